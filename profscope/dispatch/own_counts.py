@@ -46,17 +46,17 @@ _STREAM, _FUNCTION, _ABOUT = 3, 4, 6  # among the arguments of Triton's launcher
 
 @dataclass(eq=False)
 class _Counting:
-    """A configuration's counting kernel. why: there are no counts, and this is the reason. loaded: until it
-    has been read; launched: it may be. ctas: of the launch, and how many of these counted."""
+    """A configuration's counting kernel. scale: all CTAs of the launch by those that count. why: there are no
+    counts, and this is the reason. loaded: until it has been read; launched: it may be."""
 
     subject: Subject
     code: CountingPtx
+    scale: float
     built: Future[bytes]
     why: str = ""
     loaded: LoadedKernel | None = None
     launched: bool = False
     context: int = 0
-    ctas: tuple[int, int] = 1, 1
     result: CountedLaunch | None = field(default=None, repr=False)
 
     @property
@@ -130,16 +130,22 @@ class OwnCounts:
 
     def _prepared(self, subject: Subject, bare: Binary, arguments: tuple[Any, ...]) -> _Counting | None:
         """A kernel that has just been loaded, for one launch; None if there is none, or not yet."""
+        grid = arguments[:_STREAM]
+        if not all(grid):
+            return None
         with self._loading:
-            known = self._counting.get(subject) or self._begin(subject, bare)
-        if known.is_over or not all(arguments[:_STREAM]):
+            known = self._counting.get(subject) or self._begin(subject, bare, grid)
+        if known.is_over:
             return None
         try:
             cubin = known.built.result(self._left_s)
             with self._loading:
                 if known.is_over or not self._may_load(arguments[_STREAM]):
                     return None
-                self._load(known, cubin, bare, arguments)
+                known.context = self._driver.context()
+                known.loaded = LoadedKernel(
+                    cubin, subject.function, int(bare.kernel.metadata.shared), known.code.words
+                )
         except (LateError, CancelledError):
             return None
         except (CompileError, SamplerError) as error:
@@ -156,27 +162,20 @@ class OwnCounts:
             return False
         return not self._may_wait or self._driver.idle(min(_IDLE_LIMIT_S, self._left_s))
 
-    def _begin(self, subject: Subject, bare: Binary) -> _Counting:
+    def _begin(self, subject: Subject, bare: Binary, grid: tuple[int, ...]) -> _Counting:
         self._may_wait |= may_wait(subject.ptx)
-        code = counting_ptx(subject.ptx)
+        x, y, z = grid
+        x *= bare.kernel.metadata.num_ctas
+        every = stride(x, y, z)
+        code = counting_ptx(subject.ptx, every)
         try:
             built = self._pool.submit(assembly_of(bare.kernel).cubin, code.text)
         except CompileError as error:
             built = Future()
             built.set_exception(error)
-        self._counting[subject] = known = _Counting(subject, code, built)
+        ctas = x * y * z
+        self._counting[subject] = known = _Counting(subject, code, ctas / -(-ctas // every), built)
         return known
-
-    def _load(self, known: _Counting, cubin: bytes, bare: Binary, arguments: tuple[Any, ...]) -> None:
-        x, y, z = arguments[:_STREAM]
-        x *= bare.kernel.metadata.num_ctas
-        every = stride(x, y, z)
-        known.context = self._driver.context()
-        loaded = LoadedKernel(
-            cubin, known.subject.function, int(bare.kernel.metadata.shared), known.code.words
-        )
-        loaded.count_every(every)
-        known.loaded, known.ctas = loaded, (x * y * z, -(-x * y * z // every))
 
     def _read(self, each: _Counting, loaded: LoadedKernel) -> None:
         """Keep what a kernel has counted, and unload it."""
@@ -197,8 +196,7 @@ class OwnCounts:
         elif not any(row.ptx_line for row in instructions.rows):
             each.why = "its binary has no line table"
         else:
-            total, counted = each.ctas
-            pcs, counts = counts_of(each.code, words, instructions.rows, blocks, total / counted)
+            pcs, counts = counts_of(each.code, words, instructions.rows, blocks, each.scale)
             each.result = CountedLaunch(subject, pcs, counts, 1)
         each.loaded = None
 

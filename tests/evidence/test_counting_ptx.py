@@ -44,7 +44,9 @@ def dot_kernel(a_ptr, b_ptr, c_ptr, k, BLOCK: tl.constexpr, STEP: tl.constexpr):
 
 
 SPECS = {spec.name: spec for spec in corpus.specs()} | {
-    "iterate": Spec("iterate", iterate_kernel, {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"}, {"BLOCK": 128}),
+    "iterate": Spec(
+        "iterate", iterate_kernel, {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"}, {"BLOCK": 128}
+    ),
     "dot": Spec(
         "dot",
         dot_kernel,
@@ -52,7 +54,7 @@ SPECS = {spec.name: spec for spec in corpus.specs()} | {
         {"BLOCK": 64, "STEP": 64},
         aligned=("a_ptr", "b_ptr", "c_ptr", "k"),
     ),
-}  # fmt: skip
+}
 BUILDS = [
     ("softmax", 86),
     ("matmul", 80),
@@ -112,6 +114,30 @@ def counts(name: str, capability: int) -> tuple[CountingPtx, tuple[Row, ...], di
     return code, rows, columns
 
 
+@pytest.mark.parametrize(
+    ("instruction", "found"),
+    [
+        ("ld.global.L1::evict_first.L2::cache_hint.v8.b32 {%r1}, [ %q1 + 0 ], %q2", [("ld", "global", 32)]),
+        ("@!%p1 st.shared::cta.v2.b64 [%r1+-8], {%q1, %q2}", [("st", "shared", 16)]),
+        ("red.global.gpu.relaxed.add.noftz.f16x2 [%q1], %r1", [("red", "global", 4)]),
+        ("atom.acq_rel.gpu.global.cas.b16 %h1, [%q1], %h2, %h3", [("atom", "global", 2)]),
+        ("ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8 {%r1}, [%r2]", [("ldmatrix", "shared", 16)]),
+        (
+            "cp.async.cg.shared.global.L2::cache_hint [%r1], [%q1], 0x10, %r2, %q2",
+            [("cp", "shared", 16), ("cp", "global", 16)],
+        ),
+        ("ld.param.b64 %q1, [kernel_param_0]", []),
+        ("st.local.b32 [%q1], %r1", []),
+        ("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2]", []),
+        ("cp.async.bulk.commit_group", []),
+        ("mbarrier.init.shared::cta.b64 [%r1], 1", []),
+    ],
+)
+def test_bytes_of_a_lane(instruction: str, found: list[tuple[str, str, int]]) -> None:
+    code = counting_ptx(f"\t.address_size 64\n.entry kernel()\n{{\n\t{instruction};\n}}\n")
+    assert [(each.kind, each.space, each.bytes) for each in code.accesses] == found
+
+
 @pytest.mark.parametrize(("name", "capability"), BUILDS)
 def test_ptxas_takes_it(name: str, capability: int) -> None:
     kernel = built(name, capability)
@@ -165,5 +191,5 @@ def test_what_ptxas_says_is_told() -> None:
 def test_a_ptxas_that_crashes_or_is_not_there() -> None:
     with pytest.raises(CompileError, match="ptxas ended with -11: no message"):
         Assembly(["/bin/sh", "-c", "kill -SEGV $$"]).cubin("")
-    with pytest.raises(CompileError, match="ptxas: .*No such file"):
+    with pytest.raises(CompileError, match=r"ptxas: .*No such file"):
         Assembly(["/nowhere/ptxas"]).cubin("")

@@ -5,7 +5,8 @@ What the emulator counts follows from addresses and masks alone (`tests/emulator
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ import torch
 from profscope.dispatch.own_counts import stride
 from profscope.emulator import activate
 from profscope.emulator.launcher import Launch
+from profscope.evidence.own_counts.counting_ptx import COPIES
+from tests.kernels.add import add_kernel
 from tests.kernels.atomics import atomic_kernel
 from tests.kernels.cases import check
 from tests.kernels.counting import add_old_kernel, gather_kernel, lanes_kernel, uneven_kernel
@@ -21,10 +24,9 @@ from tests.kernels.elementwise import math_kernel
 from tests.kernels.reductions import argmax_kernel
 from tests.kernels.shaping import shape_kernel
 from tests.support.own_counts import Counted, compare_with_bare, count_launch
-from tests.support.ptx_kernel import SHARED_AT, run
+from tests.support.ptx_kernel import LANE, SHARED_AT, run
 from tests.support.sessions import CASES
 
-# ruff: noqa: N803
 WARPS = 4
 
 
@@ -113,16 +115,43 @@ ACCESSES = {
 )
 def test_banks_that_conflict(access: str, stride: int, counted: list[Counted]) -> None:
     """Lane i at i * stride, in one access of two warps."""
-    body = SHARED_AT.format(stride=stride) + "add.u32 %r2, %r2, 16;\nsetp.lt.u32 %p1, %r1, 11;\n"
-    nothing = [np.zeros(16, np.uint8)] * 4
-    run(
-        f"{body}{access};", *nothing, threads=64, shared=8192,
-        declarations=".extern .shared .align 16 .b8 memory[];",
-    )  # fmt: skip
+    launch(SHARED_AT.format(stride=stride) + f"add.u32 %r2, %r2, 16;\n{access};")
     _, wavefronts, fewest = counted[0].sums("shared")
     assert wavefronts >= fewest > 0
     if stride == 128:
         assert wavefronts > fewest
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        "ld.global.nc.b8 %h1, [%q1+3]",
+        "@!%p1 ld.global.v4.b32 {%r4, %r5, %r6, %r7}, [%q1]",
+        "@%p1 st.global.v2.b32 [%q1+16], {%r1, %r1}",
+        "@%p1 red.global.add.u32 [%q1], %r1",
+        "atom.global.gpu.acq_rel.add.noftz.f16 %h1, [%q1], %h1",
+        "cp.async.cg.shared.global [%r2], [%q1], 16",
+        "@%p1 cp.async.cg.shared.global [%r2], [%q1], 0x10, %r3",
+        "{ .reg .pred q; setp.ge.u32 q, %r1, 7; @q st.global.b8 [%q1], %h1; @!q ld.global.b8 %h1, [%q1+4]; }",
+    ],
+)
+@pytest.mark.parametrize("stride", [0, 16, 32, 48])
+def test_sectors(access: str, stride: int, counted: list[Counted]) -> None:
+    """Lane i at i * stride; every other lane copies nothing."""
+    body = f"{SHARED_AT.format(stride=16)}mad.wide.u32 %q1, %r1, {stride}, %a;\nand.b32 %r3, %r1, 1;\n"
+    launch(f"{body}shl.b32 %r3, %r3, 4;\n{access};")
+    _, sectors, fewest = counted[0].sums("global")
+    assert sectors >= fewest > 0
+
+
+def launch(body: str) -> None:
+    """Run PTX in two warps. %a has 4 KiB; %p1: lanes below 11."""
+    given = np.zeros(4096 + 128, np.uint8)
+    given = given[-given.ctypes.data % 128 :][:4096]
+    run(
+        f"{LANE}setp.lt.u32 %p1, %r1, 11;\n{body}", given, *[np.zeros(16, np.uint8)] * 3, threads=64,
+        shared=8192, declarations=".extern .shared .align 16 .b8 memory[];",
+    )  # fmt: skip
 
 
 def test_lanes_that_go_round_alone(counted: list[Counted]) -> None:
@@ -146,8 +175,8 @@ def test_a_block_that_begins_with_a_scope(counted: list[Counted]) -> None:
     x = torch.tensor([0.0, float("inf"), -1.0, 2.0], dtype=torch.float64).repeat(64)
     x[:128] = 0.0
     math_kernel[(1,)](x, torch.empty_like(x), 256, OP="log", BLOCK=256)
-    lines = counted[0].code.text.splitlines()
-    assert any("activemask" in above and below.startswith("\t{ .reg") for above, below in zip(lines, lines[1:]))
+    lines = pairwise(counted[0].code.text.splitlines())
+    assert any("activemask" in above and below.startswith("\t{ .reg") for above, below in lines)
 
 
 def test_an_index_that_is_reduced(counted: list[Counted]) -> None:
@@ -173,6 +202,14 @@ def test_of_every_so_many_ctas_one_counts(every: int, monkeypatch: pytest.Monkey
     assert torch.equal(out[1], x[0])
 
 
+def test_warps_of_the_ctas_that_count_do_not_queue_for_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    launches = list[Counted]()
+    monkeypatch.setattr(Launch, "run", lambda launch: launches.append(count_launch(launch, 64)))
+    add_kernel[(1025,)](torch.zeros(1), torch.zeros(1), torch.zeros(1), 1, BLOCK=128)
+    assert launches[0].copies > COPIES // 2
+    assert max(warps for warps, _ in launches[0].blocks.values()) == 17 * WARPS
+
+
 @pytest.mark.parametrize(
     "grid", [(1, 1, 1), (127, 1, 1), (128, 1, 1), (6, 35, 11), (4096, 4096, 1), (30030, 64, 3)], ids=str
 )
@@ -182,6 +219,5 @@ def test_which_ctas_count(grid: tuple[int, int, int]) -> None:
     every = stride(x, y, z)
     counting = range(0, x * y * z, every)
     assert 32 <= len(counting) < 128 or every == 1
-    columns: Callable[[int], int] = lambda size: min(size, len(counting)) // 2
-    assert len({cta % x for cta in counting}) >= columns(x)
-    assert len({cta // x % y for cta in counting}) >= columns(y)
+    assert len({cta % x for cta in counting}) >= min(x, len(counting)) // 2
+    assert len({cta // x % y for cta in counting}) >= min(y, len(counting)) // 2

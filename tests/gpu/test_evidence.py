@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from triton.runtime import _allocation
 
 import profscope
 from profscope.analysis.limits import RESOURCES
+from profscope.dispatch import own_counts
+from profscope.evidence.own_counts.loaded import LoadedKernel
 from tests.kernels.add import add_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.support.on_gpu import expected, launch_add
@@ -171,6 +174,55 @@ def test_a_gather_is_told_by_its_line() -> None:
     loads = prof.counts[prof.counts["sectors"] > prof.counts["sectors_ideal"]]
     assert loads["sectors_ideal"].sum() == (1 << 20) // 8
     assert loads["sectors"].sum() > 0.9 * (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "apart"), [("add", 0.0), ("gather", 0.0), ("matmul", 0.02)], ids=["add", "gather", "matmul"]
+)
+def test_kernels_count_by_themselves_what_cupti_counts(name: str, apart: float) -> None:
+    """All CTAs of the small grids count; of the matmul's 256 each fifth does."""
+    x, index = torch.rand(SIZE, device="cuda"), torch.randperm(SIZE, device="cuda").to(torch.int32)
+    out = torch.empty_like(x)
+
+    def gather() -> torch.Tensor:
+        gather_kernel[(SIZE // 256,)](x, index, out, BLOCK=256)
+        return out
+
+    launch: Callable[[], torch.Tensor] = {"add": launch_add, "gather": gather, "matmul": matmul}[name]
+    bare = launch().clone()
+    sums = {}
+    for evidence in ("counts", "records"):
+        with profscope.session(instrument="light", evidence=[evidence]) as prof:
+            for _ in range(4):
+                out.zero_()
+                assert torch.equal(launch(), bare)
+        assert missing(prof) == []
+        assert list(prof.metadata["evidence"]["kernels"].values()) == [{evidence: 1}]
+        sums[evidence] = prof.counts[["sectors", "sectors_ideal", "executed"]].sum()
+    for column in ("sectors", "sectors_ideal"):
+        assert sums["records"][column] == pytest.approx(sums["counts"][column], rel=apart)
+    assert sums["records"]["executed"] == pytest.approx(sums["counts"]["executed"], rel=0.02)
+
+
+def test_what_counted_by_itself_is_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watched(LoadedKernel):
+        alive = 0
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            Watched.alive += 1
+
+        def unload(self) -> None:
+            super().unload()
+            Watched.alive -= 1
+
+    monkeypatch.setattr(own_counts, "LoadedKernel", Watched)
+    with profscope.session(evidence=["records"]) as prof:
+        for _ in range(4):
+            assert torch.equal(launch_add(), expected())
+        assert Watched.alive == 1
+    assert Watched.alive == 0
+    assert prof.counts["sectors"].sum() == 3 * 65_536 * 4 // 32
 
 
 def test_a_users_metric_is_counted() -> None:

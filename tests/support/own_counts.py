@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.counts import Totals
-from profscope.emulator.machine.memory import Allocation, GlobalMemory
+from profscope.emulator.machine.memory import GlobalMemory
 from profscope.emulator.program import Program, load
 from profscope.emulator.ptx_parser import parse
 from profscope.emulator.ptx_syntax import Instruction
-from profscope.evidence.own_counts.counting_ptx import COPIES, EVERY, WORDS, CountingPtx, counting_ptx
+from profscope.evidence.own_counts.counting_ptx import COPIES, WORDS, CountingPtx, counting_ptx
 from profscope.evidence.own_counts.reading import Figures, counted_lines
 from tests.support.hardware import EMULATE, memory_of
 
@@ -31,27 +31,24 @@ class EmulatedKernel:
     def __init__(self, ptx: bytes, name: str, shared_bytes: int, words: int) -> None:
         self.function = load(ptx, name)
         self._words = COPIES * words
-        memory_of(self._at(WORDS))[:] = 0  # programs of one text share it
+        self._variable = next(each for each in self.function.variables if each.name == WORDS)
+        memory_of(self._variable)[:] = 0  # programs of one text share it
         type(self).loaded += 1
 
-    def count_every(self, ctas: int) -> None:
-        memory_of(self._at(EVERY)).view(np.uint32)[0] = ctas
-
     def words(self) -> NDArray[np.uint64]:
-        return memory_of(self._at(WORDS)).view(np.uint64)[: self._words].copy()
+        return memory_of(self._variable).view(np.uint64)[: self._words].copy()
 
     def unload(self) -> None:
         type(self).loaded -= 1
 
-    def _at(self, variable: str) -> Allocation:
-        return next(each for each in self.function.variables if each.name == variable)
-
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """What a counting launch has left. blocks, figures: as `counted_lines` gives them."""
+    """What a counting launch has left. blocks, figures: as `counted_lines` gives them. copies: sets of words
+    that warps have added to."""
 
     code: CountingPtx
+    copies: int
     blocks: dict[int, tuple[int, int]]
     figures: dict[tuple[int, str, str], Figures]
 
@@ -63,11 +60,12 @@ class Counted:
 
 def count_launch(launch: Launch, every: int = 1) -> Counted:
     """Run the counting kernel in place of a launch. every: of so many CTAs one counts."""
-    code = counting_ptx(launch.program.ptx.decode())
+    code = counting_ptx(launch.program.ptx.decode(), every)
     kernel = EmulatedKernel(code.text.encode(), launch.program.name, 0, code.words)
-    kernel.count_every(every)
     EMULATE(_with(launch, kernel.function))
-    return Counted(code, *counted_lines(code, kernel.words()))
+    words = kernel.words()
+    copies = np.count_nonzero(words.reshape(COPIES, -1).any(axis=1))
+    return Counted(code, copies, *counted_lines(code, words))
 
 
 def compare_with_bare(launch: Launch) -> Counted:

@@ -2,15 +2,16 @@
 
 A block adds to its word when it is entered; an access adds to its two words before it runs. Nothing else
 changes: the kernel computes what it did. One lane of a warp adds, without waiting for it, to one of `COPIES`
-sets of words, so that warps do not queue for one address. Only each n-th CTA counts, n in the variable
-`EVERY`. Predicated-off lanes of an access take part in what a warp does together, and count nothing.
+sets of words, so that warps do not queue for one address. Predicated-off lanes of an access take part in what
+a warp does together, and count nothing.
 
 Each word is a sum of 64 bits, of all warps of all counting CTAs:
 
     of a block      warps << 32 | lanes
     of an access    lanes << 32 | sectors or wavefronts; then the fewest that these lanes' bytes need
 
-A number has room for 2^27 executions by the warps that share a set: seconds of one launch. Sectors and wavefronts are those of `emulator.machine.transactions`. Needs compute capability 8.0 (`redux`).
+A number has room for 2^27 executions by the warps that share a set: seconds of one launch. Sectors and
+wavefronts are those of `emulator.machine.transactions`. Needs compute capability 8.0 (`redux`).
 """
 
 from __future__ import annotations
@@ -20,14 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["COPIES", "EVERY", "HIGH", "WORDS", "Access", "CountingPtx", "counting_ptx"]
+__all__ = ["COPIES", "HIGH", "WORDS", "Access", "CountingPtx", "counting_ptx"]
 
 COPIES: Final = 64
 HIGH: Final = 32
 """Of a word, the bit at which its upper number begins."""
 WORDS: Final = "profscope_counts"
-EVERY: Final = "profscope_every"
-"""Names of the variables: sums, and of how many CTAs one counts."""
+"""The variable with the sums."""
 
 _SECTOR, _WORD, _LINE, _LANES = 32, 4, 128, 32
 _FUNCTION: Final = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.(?:entry|func)\b")
@@ -71,13 +71,14 @@ class CountingPtx:
     words: int
 
 
-def counting_ptx(ptx: str) -> CountingPtx:
-    """PTX as LLVM prints it, with code that counts."""
-    return _Rewriter().rewritten(ptx)
+def counting_ptx(ptx: str, every: int = 1) -> CountingPtx:
+    """PTX as LLVM prints it, with code that counts. every: of so many CTAs one does."""
+    return _Rewriter(every).rewritten(ptx)
 
 
 class _Rewriter:
-    def __init__(self) -> None:
+    def __init__(self, every: int) -> None:
+        self._every = every
         self._lines: list[str] = []
         self._blocks: list[int] = []
         self._loops: list[range] = []
@@ -94,7 +95,7 @@ class _Rewriter:
                 in_header, self._block = True, -1
             if in_header and line.strip() == "{":
                 in_header, begins = False, True
-                self._lines += [line, _PROLOGUE]
+                self._lines += [line, _PROLOGUE.format(every=self._every)]
             elif label := _LABEL.match(line):
                 begins = False
                 self._lines.append(line)
@@ -111,12 +112,9 @@ class _Rewriter:
                 if branch[2] in labelled:
                     self._loops.append(range(labelled[branch[2]], self._block + 1))
         text = "\n".join(self._lines) + "\n"
-        declared = (
-            f".visible .global .align 4 .u32 {EVERY}[1] = {{1}};\n"
-            f".visible .global .align 8 .b64 {WORDS}[{COPIES * max(1, self._words)}];\n"
-        )
-        stride = 8 * max(1, self._words)
-        text = text.replace("PROFSCOPE_STRIDE", str(stride))
+        words = max(1, self._words)
+        declared = f".visible .global .align 8 .b64 {WORDS}[{COPIES * words}];\n"
+        text = text.replace(_STRIDE, str(8 * words))
         head, size, rest = text.partition(".address_size 64\n")
         return CountingPtx(
             text=head + size + declared + rest,
@@ -248,15 +246,16 @@ class _Rewriter:
         )
 
 
+_STRIDE: Final = "PROFSCOPE_STRIDE"  # until all words are known
 _PROLOGUE: Final = (
     ".reg .pred %ps_on; .reg .b32 %ps_lane, %ps_lt, %ps_n, %ps_c, %ps_y; .reg .b64 %ps_base, %ps_at; "
     "mov.u32 %ps_lane, %laneid; mov.u32 %ps_lt, %lanemask_lt; mov.u32 %ps_c, %ctaid.z; "
     "mov.u32 %ps_n, %nctaid.y; mov.u32 %ps_y, %ctaid.y; mad.lo.u32 %ps_c, %ps_c, %ps_n, %ps_y; "
     "mov.u32 %ps_n, %nctaid.x; mov.u32 %ps_y, %ctaid.x; mad.lo.u32 %ps_c, %ps_c, %ps_n, %ps_y; "
-    f"ld.global.u32 %ps_n, [{EVERY}]; rem.u32 %ps_n, %ps_c, %ps_n; setp.eq.u32 %ps_on, %ps_n, 0; "
-    "mov.u32 %ps_y, %tid.x; shr.u32 %ps_y, %ps_y, 5; mad.lo.u32 %ps_y, %ps_c, 5, %ps_y; "
+    "div.u32 %ps_n, %ps_c, {every}; mul.lo.u32 %ps_y, %ps_n, {every}; setp.eq.u32 %ps_on, %ps_y, %ps_c; "
+    "mov.u32 %ps_y, %tid.x; shr.u32 %ps_y, %ps_y, 5; mad.lo.u32 %ps_y, %ps_n, 5, %ps_y; "
     f"and.b32 %ps_y, %ps_y, {COPIES - 1}; "
-    f"mov.u64 %ps_base, {WORDS}; mul.wide.u32 %ps_at, %ps_y, PROFSCOPE_STRIDE; "
+    f"mov.u64 %ps_base, {WORDS}; mul.wide.u32 %ps_at, %ps_y, {_STRIDE}; "
     "add.s64 %ps_base, %ps_base, %ps_at;"
 )
 """In front of a function's registers: whether its CTA counts, and where its warp adds."""

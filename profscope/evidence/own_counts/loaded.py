@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profscope.evidence.cupti import SamplerError
-from profscope.evidence.own_counts.counting_ptx import COPIES, EVERY, WORDS
+from profscope.evidence.own_counts.counting_ptx import COPIES, WORDS
 
 __all__ = ["LoadedKernel"]
 
@@ -39,15 +39,15 @@ class LoadedKernel:
             self._check(self._driver.cuFuncSetAttribute(function, _DYNAMIC_SHARED, shared_bytes))
         self.function = function.value or 0
 
-    def count_every(self, ctas: int) -> None:
-        """Of so many CTAs one counts, in launches from now on."""
-        number = ctypes.c_uint32(ctas)
-        self._check(self._driver.cuMemcpyHtoD_v2(self._at(EVERY), ctypes.byref(number), 4))
-
     def words(self) -> NDArray[np.uint64]:
         """The counts of the launches so far, which have ended."""
         found = np.zeros(self._words, np.uint64)
-        at = self._at(WORDS)
+        at, size = ctypes.c_void_p(), ctypes.c_size_t()
+        self._check(
+            self._driver.cuModuleGetGlobal_v2(
+                ctypes.byref(at), ctypes.byref(size), self._module, WORDS.encode()
+            )
+        )
         self._check(self._driver.cuMemcpyDtoH_v2(found.ctypes.data_as(ctypes.c_void_p), at, found.nbytes))
         return found
 
@@ -56,15 +56,6 @@ class LoadedKernel:
         module, self._module = self._module, ctypes.c_void_p()
         if module:
             self._check(self._driver.cuModuleUnload(module))
-
-    def _at(self, variable: str) -> ctypes.c_void_p:
-        at, size = ctypes.c_void_p(), ctypes.c_size_t()
-        self._check(
-            self._driver.cuModuleGetGlobal_v2(
-                ctypes.byref(at), ctypes.byref(size), self._module, variable.encode()
-            )
-        )
-        return at
 
     def _check(self, result: int) -> None:
         if result:

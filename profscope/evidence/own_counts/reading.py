@@ -45,8 +45,11 @@ _MADE: Final[Mapping[tuple[str, str], frozenset[str]]] = {
 """By kind and space of an access, the opcodes that it becomes."""
 _LOCAL: Final = ("LDL", "STL")
 _STEERING: Final = frozenset(
-    "BRA BSSY BSYNC CS2R IADD3 IMAD ISETP LDC MOV NOP PLOP3 R2UR S2R UIADD3 UIMAD UISETP ULDC UMOV UPLOP3 VIADD".split()
-)
+    {
+        "BRA", "BSSY", "BSYNC", "CS2R", "IADD3", "IMAD", "ISETP", "LDC", "LDCU", "MOV", "NOP", "PLOP3",
+        "R2UR", "S2R", "UIADD3", "UIMAD", "UISETP", "ULDC", "UMOV", "UPLOP3", "VIADD",
+    }
+)  # fmt: skip
 """Opcodes that count the copies of a loop and branch between them, at the lines of other instructions."""
 _SECTOR, _LINE = 32, 128
 _OF_ACCESS: Final = 4  # votes
