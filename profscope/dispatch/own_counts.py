@@ -126,7 +126,7 @@ class OwnCounts:
         self.results()
         for each in self._counting.values():
             if each.loaded is not None:
-                each.loaded, each.why = None, f"its launch did not end within {_READ_LIMIT_S:g} s"
+                each.why, each.loaded = f"its launch did not end within {_READ_LIMIT_S:g} s", None
 
     def _prepared(self, subject: Subject, bare: Binary, arguments: tuple[Any, ...]) -> _Counting | None:
         """A kernel that has just been loaded, for one launch; None if there is none, or not yet."""
@@ -189,7 +189,7 @@ class OwnCounts:
             instructions = instructions_of(subject.cubin, subject.ptx)
             blocks = reached_blocks(subject.cubin)
         except (SamplerError, ToolchainError) as error:
-            each.loaded, each.why = None, str(error)
+            each.why, each.loaded = str(error), None
             return
         if not words.any():
             each.why = "its launch failed"
