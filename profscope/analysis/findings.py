@@ -158,10 +158,8 @@ def _clean(analysis: KernelAnalysis, known: frozenset[str], waits_basis: str) ->
     if analysis.emulated:
         return f"{nothing}, by counts and the cost model; caches and registers are not modelled"
     if known.issuperset(("use", "counts", "waits")):
-        samples = waits_basis == "samples"
-        return (
-            f"{nothing}, by {'counters, counts and PC samples' if samples else 'own counts and experiments'}"
-        )
+        counted = "counters, counts" if "traffic" in known else "own counts"
+        return f"{nothing}, by {counted} and {'PC samples' if waits_basis == 'samples' else waits_basis}"
     return f"{_NOT_LOOKED_FOR}: session(evidence=True) looks for them{_unexplained(analysis)}"
 
 
