@@ -1,8 +1,9 @@
 """Findings of the corpus' recordings against the faults that its kernels have: how many are right.
 
     python -m bench.diagnose                 the recordings of the repository; needs no GPU
-    python -m bench.diagnose --corpus DIR    those of another folder, such as bench/corpus/recordings of
-                                             `git worktree add DIR 1a7651aa`: 712 kernels
+    python -m bench.diagnose --corpus DIR    those of another folder: bench/corpus/without_counters has
+                                             experiments instead of counters; bench/corpus/recordings of
+                                             `git worktree add DIR 1a7651aa` has 712 kernels
     python -m bench.diagnose --live DIR      record the kernels on this machine's GPU into DIR, and judge
                                              that; with --without-counters by what needs no permission
     python -m bench.diagnose --fit           fit the intervals of gains (`rules/intervals.py`)
@@ -31,7 +32,7 @@ import numpy.typing as npt
 
 import profscope
 from bench.corpus.cases import CASES
-from bench.corpus.recording import RECORDINGS, prepared, record
+from bench.corpus.recording import RECORDINGS, WITHOUT_COUNTERS, prepared, record
 from bench.kernels import surroundings
 from profscope.analysis.cause import RESULT
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
@@ -40,7 +41,17 @@ from profscope.analysis.rules.intervals import angle
 from profscope.analysis.rules.kernel import kernel_of
 from profscope.profiles import Profile, load
 
-__all__ = ["RECORDINGS", "Judged", "cases", "emulated", "judge", "main", "spreads", "totals"]
+__all__ = [
+    "RECORDINGS",
+    "WITHOUT_COUNTERS",
+    "Judged",
+    "cases",
+    "emulated",
+    "judge",
+    "main",
+    "spreads",
+    "totals",
+]
 
 _LEAST_REAL_PCT: Final = 10.0  # what fixing must bring for a fault to be judged
 _WITHIN: Final = 1.5  # times the real gain, or the real gain times the predicted one

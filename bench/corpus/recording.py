@@ -31,9 +31,20 @@ from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.traces.saving import save
 
-__all__ = ["RECORDINGS", "compile_ahead", "cut", "evidence_file", "prepared", "record", "runs_here"]
+__all__ = [
+    "RECORDINGS",
+    "WITHOUT_COUNTERS",
+    "compile_ahead",
+    "cut",
+    "evidence_file",
+    "prepared",
+    "record",
+    "runs_here",
+]
 
 RECORDINGS: Final = Path(__file__).parent / "recordings"
+WITHOUT_COUNTERS: Final = RECORDINGS.parent / "without_counters"
+"""With experiments and the kernels' own counts instead of counters and PC samples."""
 _ONE_IN: Final = 64  # CTAs records, or in more, so that no more than these do:
 _MOST_CTAS: Final = 128
 _MOST_SPANS: Final = 1000  # of a launch; fewer CTAs record if it has more

@@ -65,11 +65,11 @@ def findings(tables: Tables) -> pd.DataFrame:
     (`rules/intervals.py`); the upper end alone if it is too wide to state a gain. program_pct: gain_pct in
     percent of the time of all kernels' recorded launches, missing if that time is not known. confidence:
     "high", "medium" or "low". basis: "measured" if an experiment at the line (`prof.experiments`) does what a
-    repair would, and the gain and its 95 % interval are what that saved; else "modelled", as on the emulator.
+    repair would, and the gain is what that saved; else "modelled", as on the emulator.
 
     Each cause rests on named evidence: hardware counters, instruction counts and PC samples
-    (`session(evidence=True)`, or the emulator, which has no counters), the times of CTAs and warps, and the
-    TTGIR. A cause without its evidence has no row. Gains below `NOISE_PCT` are no findings.
+    (`session(evidence=True)`, or the emulator, which has no counters), without permission the kernel's own
+    counts and experiments, the times of CTAs and warps, and the TTGIR. A cause without its evidence has no row. Gains below `NOISE_PCT` are no findings.
 
     attrs["not_measured"]: list of str, which evidence is missing. attrs["refuted"]: list of str, findings
     that are left out since their experiment saves nothing. attrs["clean"]: by kernel, or "kernel #variant"
@@ -158,10 +158,8 @@ def _clean(analysis: KernelAnalysis, known: frozenset[str], waits_basis: str) ->
     if analysis.emulated:
         return f"{nothing}, by counts and the cost model; caches and registers are not modelled"
     if known.issuperset(("use", "counts", "waits")):
-        samples = waits_basis == "samples"
-        return (
-            f"{nothing}, by {'counters, counts and PC samples' if samples else 'own counts and experiments'}"
-        )
+        counted = "counters, counts" if "traffic" in known else "own counts"
+        return f"{nothing}, by {counted} and {'PC samples' if waits_basis == 'samples' else waits_basis}"
     return f"{_NOT_LOOKED_FOR}: session(evidence=True) looks for them{_unexplained(analysis)}"
 
 

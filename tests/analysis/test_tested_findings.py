@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,6 +16,7 @@ from profscope.analysis.rules.tested import Outcome, with_experiments
 from profscope.instrument_passes.ablation.groups import GROUPS, SCATTERED
 from profscope.profiles import Profile
 from profscope.schema import measured_frame
+from tests.support.counted import counted
 from tests.support.experiments import experiment
 
 NAN = math.nan
@@ -28,14 +28,6 @@ def found(name: str, gain: Gain = Gain(50.0, 40.0, 60.0)) -> list[Finding]:  # n
     none = cited("something")
     tail = Finding("tail", "", 0, none, "", Gain(20.0, 10.0, 30.0), "medium", 20.0)
     return [Finding(name, "k.py", 7, none, "", gain, "medium", 50.0), tail]
-
-
-def sectors(touched: int, ideal: int, place: tuple[str, int] = ("k.py", 9)) -> pd.DataFrame:
-    """Counts of one load."""
-    row: dict[str, Any] = dict.fromkeys(measured_frame("counts").columns, 0)
-    row |= {"kernel": "k", "call_path": ""} | {"file": place[0], "line": place[1]}
-    row |= {"opcode": "LDG.E", "sectors": touched, "sectors_ideal": ideal}
-    return measured_frame("counts", {name: [value] for name, value in row.items()})
 
 
 UNKNOWN = measured_frame("counts")
@@ -85,9 +77,7 @@ def test_what_leaves_a_thing_out_is_an_upper_bound() -> None:
 
 def test_several_atomics_are_bounded_by_all_of_global_memory() -> None:
     """While one is left out the others are still in the way."""
-    one, other = (
-        experiment("atomic add", "off", (6.0, 5.0, 7.0), place=("k.py", line)) for line in (7, 8)
-    )
+    one, other = (experiment("atomic add", "off", (6.0, 5.0, 7.0), place=("k.py", line)) for line in (7, 8))
     memory = experiment(GROUPS["memory"], "off", (55.0, 54.0, 56.0), place=("", 0))
     assert on_gpu(found("atomics"), one, memory).findings[0].gain.high == 7.0
     assert on_gpu(found("atomics"), one, other, memory).findings[0].gain.high == 56.0
@@ -171,7 +161,8 @@ def test_scattered_addresses_are_a_finding_of_their_own() -> None:
 def test_other_addresses_that_hit_caches_are_no_scattered_ones(touched: int, is_scattered: bool) -> None:
     """Of an access that touches no more sectors than its bytes need, time is saved by what DRAM sends."""
     faster = experiment("load x", "contiguous", place=("k.py", 9))
-    told = on_gpu(found("few-stages"), faster, counts=sectors(touched, 100))
+    load = counted(("LDG.E", 9, 100), sectors=touched, sectors_ideal=100)
+    told = on_gpu(found("few-stages"), faster, counts=load)
     assert ("uncoalesced-load" in names(told)) is is_scattered
 
 
