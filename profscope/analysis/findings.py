@@ -69,7 +69,8 @@ def findings(tables: Tables) -> pd.DataFrame:
 
     Each cause rests on named evidence: hardware counters, instruction counts and PC samples
     (`session(evidence=True)`, or the emulator, which has no counters), without permission the kernel's own
-    counts and experiments, the times of CTAs and warps, and the TTGIR. A cause without its evidence has no row. Gains below `NOISE_PCT` are no findings.
+    counts and experiments, the times of CTAs and warps, and the TTGIR. A cause without its evidence has no
+    row. Gains below `NOISE_PCT` are no findings.
 
     attrs["not_measured"]: list of str, which evidence is missing. attrs["refuted"]: list of str, findings
     that are left out since their experiment saves nothing. attrs["clean"]: by kernel, or "kernel #variant"
