@@ -108,14 +108,14 @@ def pytest_report_header() -> str:
 def triton_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Triton's cache folder: kept between runs, but not in `.ci/run`, where each run compiles anew.
 
-    Its keys have the sources of the passes, of the kernels and of Triton, so that nothing that others have
-    compiled is found. Processes that share a run (pytest -n) share it.
+    Its keys have the sources of the passes and of the kernels, so that nothing that others have compiled is
+    found; each Triton has a folder of its own. Processes that share a run (pytest -n) share it.
     """
     base = tmp_path_factory.getbasetemp()
     if "CI" in os.environ:
         folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "triton-cache"
     else:
-        folder = _KEPT_CACHE
+        folder = _KEPT_CACHE / triton.__version__
     folder.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(folder))
