@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from profscope.analysis.breakdown import sm_time
+
 __all__ = ["idle_of"]
 
 
@@ -20,13 +22,7 @@ def idle_of(ctas: pd.DataFrame, grid: int, sms: int) -> float:
     return sum(known) / len(known) if known else 0.0
 
 
+
 def _of_launch(ctas: pd.DataFrame, sms: int) -> float:
-    took = int(ctas["end_ns"].max() - ctas["start_ns"].min())
-    if took <= 0:
-        return 0.0
-    rows = ctas.sort_values(["sm", "start_ns"])
-    same = rows["sm"].eq(rows["sm"].shift())
-    ended = rows.groupby("sm")["end_ns"].cummax().shift().where(same, rows["start_ns"])
-    begins = rows["start_ns"].where(rows["start_ns"] > ended, ended)
-    busy = (rows["end_ns"] - begins).clip(lower=0).sum()
-    return max(0.0, 1 - float(busy) / (sms * took))
+    time = sm_time(ctas, sms)
+    return 1 - time.busy / time.whole if time.whole > 0 else 0.0
