@@ -22,7 +22,6 @@ def idle_of(ctas: pd.DataFrame, grid: int, sms: int) -> float:
     return sum(known) / len(known) if known else 0.0
 
 
-
 def _of_launch(ctas: pd.DataFrame, sms: int) -> float:
     time = sm_time(ctas, sms)
     return 1 - time.busy / time.whole if time.whole > 0 else 0.0

@@ -18,26 +18,25 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
 import pandas as pd
 
 from profscope.analysis.evidence_table import ATOMIC_OPS, LOAD_OPS, SECTOR_BYTES, STORE_OPS, EvidenceTable
 from profscope.analysis.kernels.devices import peak_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.kernels.roof_rows import roof_rows_of
-from profscope.analysis.limits import bare_time, limits_of
+from profscope.analysis.limits import bare_time
+from profscope.analysis.rules import thresholds
 from profscope.instrument_passes.ablation.groups import GROUPS
 
 __all__ = ["use_of"]
 
-_LINE_SECTORS: Final = 4
 _BITS: Final = 16  # of the operands whose rate stands for all
 _OF_SAVED: Final = 2.0
 
 
 def use_of(
     judged: KernelAnalysis,
-    counts: pd.DataFrame,
+    by_counts: Mapping[str, float],
     table: EvidenceTable,
     experiments: pd.DataFrame,
     reach: float,
@@ -45,20 +44,14 @@ def use_of(
     """By resource what part of its peak is used, 0 to 1; and counters: time, clock, bytes of DRAM, as
     `prof.counters` has them, empty if they or the peaks of the GPU are not known.
 
-    table: of the counts. experiments: rows of `prof.experiments`. reach: the bytes of all tensors; infinite
-    if they are not known.
+    by_counts: what instructions and wavefronts alone say. table: of the counts. experiments: rows of
+    `prof.experiments`. reach: the bytes of all tensors; infinite if they are not known.
     """
     tables, key = judged.tables, (judged.kernel, judged.variant)
     time = bare_time(tables, judged.durations, judged.launches, key)
     peak = peak_of(tables.metadata)
-    if time is None or not len(counts):
-        return {}, {}
-    limits = limits_of(tables.counters.iloc[:0], counts, {key: time})
-    known = limits[np.isfinite(limits["peak_pct"])]
-    used = {
-        str(name): float(pct) / 100 for name, pct in zip(known["resource"], known["peak_pct"], strict=True)
-    }
-    if peak is None:
+    used = dict(by_counts)
+    if time is None or peak is None or not table.launches:
         return used, {}
     clock_ghz = float(judged.launches["clock_ghz"].median())
     seconds = time.cycles / clock_ghz * 1e-9
@@ -73,7 +66,7 @@ def use_of(
         written = 0.0
     passed = load + store + 2 * atomic + table.local_bytes
     lines = table.total("wavefronts") / max(1, table.launches) + (load + store) / (
-        SECTOR_BYTES * _LINE_SECTORS
+        SECTOR_BYTES * thresholds.LINE_SECTORS
     )
     used["l1"] = lines / (time.sms * time.cycles)
     if math.isfinite(reach):  # else the sectors may be the same bytes again and again

@@ -232,15 +232,18 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     ]
     ttgir, about, build = text_of(judged, "ttgir"), judged.configuration, judged.build("bare")
     is_counted = bool(np.isfinite(needed).all())
+    table = evidence_table(counts, samples)
     if not is_counted and not tables.emulated:  # some counters alone mislead
+        by_counts = _used(judged, counters[:0], counts) if len(counters) else used
         reach = sum(tensor_bytes_of(judged).values()) or math.inf
-        used, values = use_of(judged, counts, evidence_table(counts, samples[:0]), experiments, reach)
+        used, values = use_of(judged, by_counts, table, experiments, reach)
     basis = "samples" if len(samples) else ""
     idle = _idle(judged, values) if len(samples) or tables.emulated else _idle_by_ctas(judged, ctas, grid)
     if not len(samples) and not tables.emulated:
         busy = max((used.get(name, 0.0) for name in ("issue", *PIPES)), default=0.0)
         samples = waits_of(counts, experiments, busy)
-        basis = "experiments" if len(samples) else ""
+        if len(samples):
+            basis, table = "experiments", evidence_table(counts, samples)
     is_known = (
         is_counted, is_counted or bool(values), len(counts) > 0, bool(basis), bool(ttgir), len(ctas) > 0
     )  # fmt: skip
@@ -249,7 +252,6 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     room = int(build.get("ctas_per_sm") or judged.room)
     residents = min(room, math.ceil(grid / sms)) if sms else room
     values = {name: value for name, value in values.items() if np.isfinite(value)}
-    table = evidence_table(counts, samples)
     return Kernel(
         known=known,
         waits_basis=basis,
