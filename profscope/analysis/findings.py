@@ -166,18 +166,14 @@ def _clean(analysis: KernelAnalysis, known: frozenset[str], waits_basis: str) ->
 
 def _unexplained(analysis: KernelAnalysis) -> str:
     """Where most of the time is, of which nobody knows why."""
-    own = analysis.total(analysis.spans.own)
-    by_line: dict[tuple[str, int], float] = {}
-    for site in np.flatnonzero(analysis.sites["line"].to_numpy() > 0).tolist():
-        place = analysis.at(site)
-        by_line[place] = by_line.get(place, 0.0) + float(own[site])
-    if not by_line:
+    sites = analysis.sites[["file", "line"]].assign(own=analysis.total(analysis.spans.own))
+    located = sites[sites["line"] > 0]
+    if not len(located):
         return ""
-    place = max(by_line, key=lambda each: by_line[each])
-    share = by_line[place] / analysis.warp_cycles
-    return (
-        f"; unknown: {100 * share:.0f} % of the time is at line {place[1]}, `profscope explain` can test it"
-    )
+    by_line = located.groupby(["file", "line"], observed=True, sort=False, as_index=False)["own"].sum()
+    most = by_line.loc[by_line["own"].idxmax()]
+    share, line = most["own"] / analysis.warp_cycles, most["line"]
+    return f"; unknown: {100 * share:.0f} % of the time is at line {line}, `profscope explain` can test it"
 
 
 def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:
