@@ -125,6 +125,14 @@ class Evidence:
     def text(self) -> str:
         return self.sentence.format(**self.quantities, **self.names)
 
+    def beside(self, more: Evidence) -> Evidence:
+        """Both sentences."""
+        return Evidence(
+            f"{self.sentence}; {more.sentence}",
+            {**self.quantities, **more.quantities},
+            {**self.names, **more.names},
+        )
+
     @property
     def values(self) -> dict[str, dict[str, Any]]:
         """By quantity its value and unit."""

@@ -169,10 +169,7 @@ def _with_roof(kernel: Kernel, finding: Finding, places: int) -> Finding:
         said = cited(
             "without " + all_of_it + ", it would be at {left_of_roof}", left_of_roof=of_peak(used * gain.kept)
         )
-    both = Evidence(
-        f"{own.sentence}; {said.sentence}", {**own.quantities, **said.quantities}, {**own.names, **said.names}
-    )
-    return replace(finding, evidence=both)
+    return replace(finding, evidence=own.beside(said))
 
 
 def _reached(kernel: Kernel, advice: str) -> Iterator[Finding]:

@@ -13,7 +13,6 @@ from profscope.analysis.cause import (
     NOISE_PCT,
     UNKNOWN_GAIN,
     Confidence,
-    Evidence,
     Finding,
     Quantity,
     cited,
@@ -80,28 +79,31 @@ def with_experiments(
     kept: list[Finding] = []
     refuted: list[str] = []
     for finding in findings:
-        own = experiment_of(finding.finding, finding.file, finding.line, experiments)
         test = _TESTS.get(finding.finding)
+        own = experiment_of(finding.finding, finding.file, finding.line, experiments)
         if test is None or (own is None and (sampled or emulated or not test.repairs)):
             kept.append(finding)
-        elif own is None:
-            refuted.append(f"{finding.finding} at line {finding.line}: {_why_untested(finding, experiments)}")
-        elif test.repairs and own["high_pct"] < _REFUTED_PCT:
-            saved = f"{test.how} saves {own['saved_pct']:.1f} %"
-            refuted.append(f"{finding.finding} at line {finding.line}: {saved}")
-        elif emulated:
-            kept.append(finding)
-        elif test.repairs:
+            continue
+        most = math.inf if own is None or emulated or not test.bounds else _most(own, test, experiments)
+        if why := _why_refuted(finding, test, own, most, experiments):
+            refuted.append(f"{finding.finding} at line {finding.line}: {why}")
+        elif own is not None and test.repairs and not emulated:
             kept.append(_measured(finding, own))
-        elif not test.bounds:
-            kept.append(finding)
-        elif (most := _most(own, test, experiments)) < NOISE_PCT:
-            saved = f"{test.how} saves at most {most:.1f} %"
-            refuted.append(f"{finding.finding} at line {finding.line}: {saved}")
         else:
-            kept.append(_bounded(finding, most))
+            kept.append(_bounded(finding, most) if most < math.inf else finding)
     kept += _scattered(kept, experiments, counts, emulated=emulated)
     return Outcome([_together(each, experiments) for each in kept], refuted)
+
+
+def _why_refuted(
+    finding: Finding, test: _Test, own: Mapping[Any, Any] | None, most: float, experiments: pd.DataFrame
+) -> str:
+    """What its experiment says against a finding; "" if nothing does. most: that a repair saves."""
+    if own is None:
+        return _why_untested(finding, experiments)
+    if test.repairs:
+        return f"{test.how} saves {own['saved_pct']:.1f} %" if own["high_pct"] < _REFUTED_PCT else ""
+    return f"{test.how} saves at most {most:.1f} %" if most < NOISE_PCT else ""
 
 
 def experiment_of(finding: str, file: str, line: int, experiments: pd.DataFrame) -> Mapping[Any, Any] | None:
@@ -163,11 +165,7 @@ def _together(finding: Finding, experiments: pd.DataFrame) -> Finding:
         "with all scattered lines at neighbouring addresses {all_saved} less",
         all_saved=Quantity(own["saved_pct"], "% of the time"),
     )
-    first = finding.evidence
-    both = Evidence(
-        f"{first.sentence}; {said.sentence}", {**first.quantities, **said.quantities}, first.names
-    )
-    return _measured(replace(finding, evidence=both), own)
+    return _measured(replace(finding, evidence=finding.evidence.beside(said)), own)
 
 
 def _why_untested(finding: Finding, experiments: pd.DataFrame) -> str:
