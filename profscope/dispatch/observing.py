@@ -399,9 +399,11 @@ def instruments(options: Options) -> list[str]:
     return [each for each in options.evidence_asked.witnesses if each in _INSTRUMENTS]
 
 
-def driver_here(machine: Backend) -> Driver | None:
-    """That of a GPU whose kernels can count by themselves."""
-    if machine.device_type != "cuda" or driver.active.get_current_target().backend != "cuda":
+def driver_here(machine: Backend, options: Options) -> Driver | None:
+    """That of a GPU whose kernels can count by themselves, if a session asks for evidence."""
+    if not options.evidence_asked.witnesses or machine.device_type != "cuda":
+        return None
+    if driver.active.get_current_target().backend != "cuda":
         return None
     try:
         return Driver()

@@ -62,7 +62,7 @@ class Running:
         self.metadata = _describe(options, machine.metadata()) | dict(more)
         self.recorder = Recorder(options, machine, self.metadata)
         launches, graphs = self.recorder.launches, self.recorder.graphs
-        driver = driver_here(machine)
+        driver = driver_here(machine, options)
         experimenting = experimenting_here(machine, options, driver)
         self.observing = Observing(
             options, launches, graphs, machine_here(machine, options), driver, experimenting

@@ -77,7 +77,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeHardware:
 
 def count_on(machine: FakeMachine | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have kernels count by themselves on a GPU that is made up."""
-    monkeypatch.setattr(running, "driver_here", lambda backend: machine)
+    monkeypatch.setattr(running, "driver_here", lambda backend, options: machine)
     monkeypatch.setattr(own_counts, "LoadedKernel", EmulatedKernel)
     monkeypatch.setattr(own_counts, "assembly_of", EmulatedAssembly)
     monkeypatch.setattr(observing, "Subject", subject_with_cubin)
