@@ -12,7 +12,7 @@ import numpy as np
 
 from profscope.emulator.arrays import LANES, Array
 
-__all__ = ["SECTOR", "Figures", "local_sectors", "sectors", "wavefronts"]
+__all__ = ["LINE", "SECTOR", "WORD", "Figures", "local_sectors", "sectors", "wavefronts"]
 
 SECTOR = 32
 WORD = 4

@@ -21,6 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from profscope.emulator.arrays import LANES
+from profscope.emulator.machine.transactions import LINE, SECTOR, WORD
+
 __all__ = ["COPIES", "HIGH", "WORDS", "Access", "CountingPtx", "counting_ptx"]
 
 COPIES: Final = 64
@@ -29,7 +32,6 @@ HIGH: Final = 32
 WORDS: Final = "profscope_counts"
 """The variable with the sums."""
 
-_SECTOR, _WORD, _LINE, _LANES = 32, 4, 128, 32
 _FUNCTION: Final = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.(?:entry|func)\b")
 _LABEL: Final = re.compile(r"^(\$L__BB\w+):")
 _BRANCH: Final = re.compile(r"^\s*(@!?%\w+\s+)?bra(?:\.uni)?\s+(\$L__BB\w+)")  # others stay in an assembly
@@ -190,24 +192,24 @@ class _Rewriter:
             "setp.eq.and.b32 %psp, %psb, 0, %psr; "
             "vote.sync.ballot.b32 %psb, %psp, %psa; popc.b32 %psb, %psb; "
         )
-        return self._scope(body, guard, word, bytes_, _SECTOR)
+        return self._scope(body, guard, word, bytes_, SECTOR)
 
     def _wavefronts(
-        self, number: int, kind: str, address: tuple[str, str], bytes_: int, guard: str, lanes: int = _LANES
+        self, number: int, kind: str, address: tuple[str, str], bytes_: int, guard: str, lanes: int = LANES
     ) -> str:
         """Of each part of a warp that is done at a time, the busiest bank's different words. lanes: of the
         warp, those that access."""
         word = self._access(number, kind, "shared", bytes_)
         base, offset = address
-        size = max(_WORD, bytes_)
-        at_a_time = min(_LANES, _LINE // size)
+        size = max(WORD, bytes_)
+        at_a_time = min(LANES, LINE // size)
         shift, part = size.bit_length() - 1, at_a_time.bit_length() - 1
         moved = f"cvt.u32.u64 %psc, {base}" if base.startswith("%rd") else f"mov.b32 %psc, {base}"
-        few = f"setp.lt.and.u32 %psr, %ps_lane, {lanes}, %psw; " if lanes < _LANES else ""
+        few = f"setp.lt.and.u32 %psr, %ps_lane, {lanes}, %psw; " if lanes < LANES else ""
         tail = "".join(
             f"setp.eq.u32 %psv, %psg, {at}; selp.b32 %psd, %psc, 0, %psv; "
             "redux.sync.max.u32 %psd, %psd, %psa; add.s32 %psb, %psb, %psd; "
-            for at in range(_LANES // at_a_time)
+            for at in range(LANES // at_a_time)
         )
         body = (
             f"{moved}; add.s32 %psc, %psc, {offset or 0}; {few}shr.u32 %psc, %psc, {shift}; "
@@ -219,7 +221,7 @@ class _Rewriter:
             "@!%psp or.b32 %psd, %ps_lane, 0x80000000; match.any.sync.b32 %psb, %psd, %psa; "
             "popc.b32 %psc, %psb; @!%psp mov.b32 %psc, 0; mov.b32 %psb, 0; " + tail
         )
-        return self._scope(body, guard, word, bytes_, _LINE)
+        return self._scope(body, guard, word, bytes_, LINE)
 
     def _scope(self, body: str, guard: str, word: int, bytes_: int, unit: int) -> str:
         """Code that counts one access. body: leaves in %psb what a warp takes. %psa: which lanes are here;

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profscope.binaries.rows import Row
+from profscope.emulator.machine.transactions import LINE, SECTOR
 from profscope.evidence.metrics import COUNTS
 from profscope.evidence.own_counts.counting_ptx import COPIES, HIGH, Access, CountingPtx
 
@@ -51,7 +52,6 @@ _STEERING: Final = frozenset(
     }
 )  # fmt: skip
 """Opcodes that count the copies of a loop and branch between them, at the lines of other instructions."""
-_SECTOR, _LINE = 32, 128
 _OF_ACCESS: Final = 4  # votes
 _WGMMA: Final = re.compile(r"[HIQ]GMMA\.64x(\d+)x\d+")
 _A_IN_REGISTERS: Final = re.compile(r"GMMA\S*\s+R\d+,\s*R")
@@ -177,11 +177,11 @@ def _add_by_opcode(columns: Mapping[str, NDArray[np.float64]], at: int, row: Row
     memory."""
     name = row.opcode.partition(".")[0]
     if name in _LOCAL:
-        columns["local_sectors"][at] = columns["threads"][at] * _width(row.opcode) / _SECTOR
+        columns["local_sectors"][at] = columns["threads"][at] * _width(row.opcode) / SECTOR
     elif shape := _WGMMA.match(row.opcode):
-        waves = int(shape[1]) * _K_BYTES / _LINE / _WARPS
+        waves = int(shape[1]) * _K_BYTES / LINE / _WARPS
         if row.sass.count("gdesc") and not _A_IN_REGISTERS.search(row.sass):
-            waves += _ROWS * _K_BYTES / _LINE / _WARPS
+            waves += _ROWS * _K_BYTES / LINE / _WARPS
         for column in ("wavefronts", "wavefronts_ideal"):
             columns[column][at] = columns["executed"][at] * waves
 
