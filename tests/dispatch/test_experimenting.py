@@ -22,25 +22,12 @@ from profscope.dispatch import experimenting
 from profscope.dispatch.observing import experimenting_here
 from profscope.options import Options
 from tests.kernels.atomics import lock_kernel
+from tests.kernels.repeated import increased, scattered_sum
 from tests.support.fake_gpu import FakeHardware
 from tests.support.sessions import parts_of_session, same_bits, session
 from tests.support.validation import validate
 
-# ruff: noqa: N803
 LONG = "seconds:600"  # nothing here depends on how fast the machine is
-
-
-@triton.jit
-def scattered_sum(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    into = out_ptr + at * columns
-    tl.store(into, tl.load(into) * 0.5 + tl.load(x_ptr + at))
-
-
-@triton.jit
-def increased(x_ptr, BLOCK: tl.constexpr):
-    at = tl.arange(0, BLOCK)
-    tl.store(x_ptr + at, tl.load(x_ptr + at) + 1.0)
 
 
 @triton.jit

@@ -7,27 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 
 import profscope
+from tests.kernels.repeated import increased, scattered_sum
 from tests.support.validation import validate
 
-# ruff: noqa: N803
 ROUNDS = 8
-
-
-@triton.jit
-def scattered_sum(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    into = out_ptr + at * columns
-    tl.store(into, tl.load(into) * 0.5 + tl.load(x_ptr + at))
-
-
-@triton.jit
-def increased(x_ptr, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x_ptr + at, tl.load(x_ptr + at) + 1.0)
 
 
 def program() -> tuple[torch.Tensor, torch.Tensor]:
