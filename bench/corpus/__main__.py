@@ -3,6 +3,7 @@
     python -m bench.corpus list
     python -m bench.corpus record --out DIR [--rows REGEX] [--workers N]      # on a GPU
     python -m bench.corpus record --out DIR [--rows REGEX] --small            # on the emulator: no times
+    python -m bench.corpus record --out DIR --kernels CHECKOUT [--seeds N ...]  # of commit 1a7651aa
 
 DIR gets `times.json` and a recording of each case. Other processes compile first; then this one measures case
 by case. `python -m bench.diagnose` judges what is found of recordings.
@@ -25,7 +26,8 @@ import torch
 from bench.about import about
 from bench.corpus.case import Case
 from bench.corpus.cases import CASES
-from bench.corpus.recording import compile_ahead, record, runs_here
+from bench.corpus.earlier import drawn
+from bench.corpus.recording import cases_of, compile_ahead, record, runs_here
 from bench.timing import why
 
 __all__ = ["main"]
@@ -42,9 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     options.out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    chosen = [case for name, case in CASES.items() if re.search(options.rows, name) and runs_here(case)]
+    cases = cases_of(options.kernels)
+    if options.seeds:
+        cases = {name: cases[name] for name in drawn(options.kernels, options.seeds)}
+    chosen = [case for name, case in cases.items() if re.search(options.rows, name) and runs_here(case)]
     if not options.small:
-        compile_ahead(chosen, options.workers)
+        compile_ahead(chosen, options.workers, options.kernels)
         print(f"{time.monotonic() - begun:.0f} s to compile", flush=True)
     document: dict[str, Any] = {"about": about(dry_run=options.small), "rows": []}
     for case in chosen:
@@ -59,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _recorded(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     try:
-        return record(case, options.small, options.out)
+        return record(case, options.small, options.out, without_counters=options.without_counters)
     except Exception as error:  # noqa: BLE001  the other cases still count
         return {"name": case.name, "error": why(error)}
 
@@ -84,6 +89,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     recorder.add_argument("--out", type=Path, required=True, help="folder for the results")
     recorder.add_argument("--rows", default="", metavar="REGEX", help="only cases whose name it matches")
     recorder.add_argument("--small", action="store_true", help="small sizes, on the emulator")
+    recorder.add_argument("--kernels", type=Path, metavar="CHECKOUT", help="those of commit 1a7651aa")
+    recorder.add_argument("--seeds", type=int, nargs="*", help="draw 84 of these, by the last seed")
+    recorder.add_argument("--without-counters", action="store_true", help="own counts and experiments")
     recorder.add_argument("--workers", type=int, default=min(12, os.cpu_count() or 1), help="that compile")
     return parser.parse_args(argv)
 

@@ -34,6 +34,7 @@ from profscope.traces.saving import save
 __all__ = [
     "RECORDINGS",
     "WITHOUT_COUNTERS",
+    "cases_of",
     "compile_ahead",
     "cut",
     "evidence_file",
@@ -81,20 +82,27 @@ def runs_here(case: Case) -> bool:
     return case.least <= major * 10 + minor
 
 
-def compile_ahead(cases: Iterable[Case], workers: int) -> None:
+def compile_ahead(cases: Iterable[Case], workers: int, checkout: Path | None = None) -> None:
     """Fill Triton's cache from several processes; a case that fails there fails again when it is measured."""
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        wait([pool.submit(_compile, case.name) for case in cases])
+        wait([pool.submit(_compile, case.name, checkout) for case in cases])
 
 
-def _compile(name: str) -> None:
-    """All that `record` compiles."""
+def cases_of(checkout: Path | None) -> dict[str, Case]:
+    """The cases of the repository, or of a checkout of an earlier commit."""
     from bench.corpus.cases import CASES
+    from bench.corpus.earlier import earlier_cases
 
+    return CASES if checkout is None else earlier_cases(checkout)
+
+
+def _compile(name: str, checkout: Path | None) -> None:
+    """All that `record` compiles."""
+    case = cases_of(checkout)[name]
     with surroundings():
-        if mended := CASES[name].mended:
-            prepared(mended, small=False)()
-        fault = prepared(CASES[name].prepare, small=False)
+        if case.mended is not None:
+            prepared(case.mended, small=False)()
+        fault = prepared(case.prepare, small=False)
         with profscope.session(ctas=_recording_ctas(fault)):
             fault()
             synchronize()
