@@ -32,6 +32,7 @@ _PASS_ON: Final = (
 """Ops whose result grows as their first operand does; remainders do except where they wrap."""
 _BY_ELEMENT: Final = ("arith.", "math.", "tt.addptr", "tt.splat", "tt.load")
 _SUMS: Final = ("arith.addi", "tt.addptr")
+_SECTOR_BITS: Final = 256
 _STEPS: Final = 61  # tiles between those of neighbouring programs, if loops move the access, too
 
 
@@ -91,9 +92,15 @@ def replace_addresses(graph: Graph, node: Node, memory: Mapping[int, int], *, re
 
 def _fitting(kind: str, nbytes: int) -> int:
     """The largest power of two of elements in that many bytes."""
-    match = re.search(r"!tt\.ptr<[a-zA-Z]+(\d+)", kind)
-    count = nbytes * 8 // int(match[1]) if match else 0
+    bits = _element_bits(kind)
+    count = nbytes * 8 // bits if bits else 0
     return min(1 << count.bit_length() - 1, _MOST_ELEMENTS) if count else 0
+
+
+def _element_bits(kind: str) -> int:
+    """Of what pointers of a type lead to; 0 if it has no size."""
+    match = re.search(r"!tt\.ptr<[a-zA-Z]+(\d+)", kind)
+    return int(match[1]) if match else 0
 
 
 def _begin(graph: Graph, node: Node, fitting: int, *, resident: bool) -> tuple[str, list[str]]:
@@ -134,11 +141,15 @@ def _begin(graph: Graph, node: Node, fitting: int, *, resident: bool) -> tuple[s
 
 
 def _are_neighbours(graph: Graph, pointer: Value) -> bool:
-    """Whether elements that follow each other along the fastest axis lie one behind the other."""
+    """Whether elements that follow each other along the fastest axis lie one behind the other, and fill a
+    sector or more."""
     match = _TENSOR.match(pointer.type)
     if match is None:
         return False
-    fastest = _fastest_first(graph.module, match[3], match[1].count("x"))[0]
+    sizes = [int(each) for each in match[1].split("x")[:-1]]
+    fastest = _fastest_first(graph.module, match[3], len(sizes))[0]
+    if len(sizes) > 1 and sizes[fastest] * _element_bits(pointer.type) < _SECTOR_BITS:
+        return False
     return _step(pointer, fastest, {}, _DEEPEST) == 1
 
 

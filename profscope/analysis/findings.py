@@ -125,7 +125,8 @@ def _diagnosed(
     if seen is None:
         return _not_judged("the size of its grid is not known")
     said = [*_overwritten(analysis), *missing(seen), *silent_rules(seen)]
-    return list(diagnose(seen)), said, _clean(analysis, seen.known, seen.waits_basis)
+    clean = _clean(tables.experiments, analysis, seen.known, seen.waits_basis)
+    return list(diagnose(seen)), said, "; ".join([clean, *silent_rules(seen)])
 
 
 def _not_judged(why: str, what: str = _NOT_LOOKED_FOR) -> tuple[list[Finding], list[str], str]:
@@ -154,26 +155,57 @@ def _overwritten(analysis: KernelAnalysis) -> list[str]:
     return ["iterations whose records were overwritten (a larger memory= keeps more)"]
 
 
-def _clean(analysis: KernelAnalysis, known: frozenset[str], waits_basis: str) -> str:
-    nothing = f"no finding: nothing above {NOISE_PCT:.0f} % of the time"
+def _clean(
+    experiments: pd.DataFrame, analysis: KernelAnalysis, known: frozenset[str], waits_basis: str
+) -> str:
+    nothing = f"no finding: no known cause costs {NOISE_PCT:.0f} % of the time"
     if analysis.emulated:
         return f"{nothing}, by counts and the cost model; caches and registers are not modelled"
     if known.issuperset(("use", "counts", "waits")):
         counted = "counters, counts" if "traffic" in known else "own counts"
-        return f"{nothing}, by {counted} and {'PC samples' if waits_basis == 'samples' else waits_basis}"
-    return f"{_NOT_LOOKED_FOR}: session(evidence=True) looks for them{_unexplained(analysis)}"
+        if waits_basis == "samples":
+            return f"{nothing}, by {counted} and PC samples"
+        return f"{nothing}, by {counted} and experiments{_untested(analysis, experiments)}"
+    at_line = _most_of_the_time(analysis)
+    unknown = f"; unknown: {at_line.text}, `profscope explain` can test it" if at_line else ""
+    return f"{_NOT_LOOKED_FOR}: session(evidence=True) looks for them{unknown}"
 
 
-def _unexplained(analysis: KernelAnalysis) -> str:
-    """Where most of the time is, of which nobody knows why."""
+class _Line(NamedTuple):
+    """text: how much of the time is there."""
+
+    file: str
+    line: int
+    text: str
+
+
+def _most_of_the_time(analysis: KernelAnalysis) -> _Line | None:
+    """The line with most of the time; None if no span has a line."""
     sites = analysis.sites[["file", "line"]].assign(own=analysis.total(analysis.spans.own))
     located = sites[sites["line"] > 0]
     if not len(located):
-        return ""
+        return None
     by_line = located.groupby(["file", "line"], observed=True, sort=False, as_index=False)["own"].sum()
     most = by_line.loc[by_line["own"].idxmax()]
-    share, line = most["own"] / analysis.warp_cycles, most["line"]
-    return f"; unknown: {100 * share:.0f} % of the time is at line {line}, `profscope explain` can test it"
+    share = 100 * most["own"] / analysis.warp_cycles
+    return _Line(most["file"], most["line"], f"{share:.0f} % of the time is at line {most['line']}")
+
+
+def _untested(analysis: KernelAnalysis, experiments: pd.DataFrame) -> str:
+    """Where most of the time is, if experiments that were to tell what it costs could not, and why."""
+    most = _most_of_the_time(analysis)
+    if most is None:
+        return ""
+    own = experiments[
+        (experiments["kernel"] == analysis.kernel)
+        & (experiments["variant"] == analysis.variant)
+        & (experiments["file"] == most.file)
+        & (experiments["line"] == most.line)
+        & (experiments["experiment"] == "off")
+    ]
+    if not len(own) or own["valid"].any():
+        return ""
+    return f"; unknown: {most.text}, which no experiment tells: {own['why_not'].iloc[0]}"
 
 
 def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:

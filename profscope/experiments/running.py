@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -96,6 +96,13 @@ def _none(why: str) -> Result:
     return Result(Experiment(OFF, (), "", "all experiments", why_not=why), why_not=why)
 
 
+def _scattered(plan: Plan, memory: Sequence[Result], known: Sequence[Result]) -> list[Experiment]:
+    """The experiments with neighbouring addresses that can be made of the other lines."""
+    others = [each.experiment for each in memory if each not in known]
+    moved = [other for each in others for other in plan.addresses(each)]
+    return [each for each in moved if each.how == CONTIGUOUS and not each.why_not]
+
+
 class _Runner:
     def __init__(
         self,
@@ -129,8 +136,8 @@ class _Runner:
         done = [self._measured(each, bare) for each in lines if each.why_not or each.group not in cheap]
         done = [_compared(each, timed.get(each.experiment.group)) for each in done]
         yield from done
-        costly = [each for each in done if each.experiment.group == "memory" and self._is_worth(each)]
-        costly.sort(key=lambda each: -each.saved_pct)
+        memory = [each for each in done if each.experiment.group == "memory" and not each.why_not]
+        costly = sorted(filter(self._is_worth, memory), key=lambda each: -each.saved_pct)
         more = [(other, each) for each in costly for other in plan.addresses(each.experiment)]
         for experiment, _ in more:
             self._submit(experiment)
@@ -141,9 +148,18 @@ class _Runner:
             for each in moved
             if each.experiment.how == CONTIGUOUS and self._is_worth(each) and not each.changed
         ]
-        if (together := plan.together(scattered)) is not None:
-            self._submit(together)
-            yield self._measured(together, bare)
+        # Of lines that share sectors none costs much alone: left out, it leaves them to the others.
+        whole = timed.get("memory")
+        shared = [] if whole is None or not self._is_worth(whole) else _scattered(plan, memory, costly)
+        if (together := plan.together([*scattered, *shared])) is None:
+            return
+        self._submit(together)
+        result = self._measured(together, bare)
+        yield result
+        if self._is_worth(result):
+            for experiment in shared:
+                self._submit(experiment)
+            yield from (self._measured(each, bare) for each in shared)
 
     def _is_worth(self, result: Result) -> bool:
         return result.pairs is not None and 100 * (1 - result.pairs.ratio.low) >= _WORTH_PCT

@@ -60,7 +60,7 @@ def test_faults_are_shown_by_the_time_that_experiments_saved() -> None:
 
 def test_a_kernel_without_a_finding_says_what_it_was_judged_by() -> None:
     clean = found("good attention").attrs["clean"]["attention_kernel"]
-    assert clean == "no finding: nothing above 5 % of the time, by own counts and experiments"
+    assert clean == "no finding: no known cause costs 5 % of the time, by own counts and experiments"
 
 
 def test_refuted_findings_name_why() -> None:

@@ -102,7 +102,8 @@ def _why_refuted(
     if own is None:
         return _why_untested(finding, experiments)
     if test.repairs:
-        return f"{test.how} saves {own['saved_pct']:.1f} %" if own["high_pct"] < _REFUTED_PCT else ""
+        is_refuted = own["high_pct"] < _REFUTED_PCT and not _save_together(experiments)
+        return f"{test.how} saves {own['saved_pct']:.1f} %" if is_refuted else ""
     return f"{test.how} saves at most {most:.1f} %" if most < NOISE_PCT else ""
 
 
@@ -156,16 +157,35 @@ def _bounded(finding: Finding, most: float) -> Finding:
 
 def _together(finding: Finding, experiments: pd.DataFrame) -> Finding:
     """A scattered access whose gain was measured, beside others: who mends one mends them all, and what all
-    of them cost is then the gain."""
-    whole = experiments[(experiments["op"] == SCATTERED) & experiments["valid"]]
-    if finding.basis != "measured" or not len(whole):
+    of them cost is then the gain. Without a valid experiment with all of them it is at least its own, at most
+    what all of global memory saves, and most likely their sum."""
+    if finding.basis != "measured":
         return finding
+    whole = experiments[(experiments["op"] == SCATTERED) & experiments["valid"]]
+    if not len(whole):
+        return _summed(finding, experiments)
     own = whole.iloc[0].to_dict()
     said = cited(
         "with all scattered lines at neighbouring addresses {all_saved} less",
         all_saved=Quantity(own["saved_pct"], "% of the time"),
     )
     return _measured(replace(finding, evidence=finding.evidence.beside(said)), own)
+
+
+def _summed(finding: Finding, experiments: pd.DataFrame) -> Finding:
+    """A scattered access beside others that were tested one by one."""
+    timed = experiments[experiments["valid"]]
+    worth = timed[(timed["experiment"] == CONTIGUOUS) & (timed["low_pct"] >= NOISE_PCT)]
+    whole = timed.loc[timed["op"] == GROUPS["memory"], "high_pct"]
+    if len(worth) < 2 or not len(whole):
+        return finding
+    most = float(whole.iloc[0])
+    expected = max(finding.gain.expected, min(float(worth["saved_pct"].sum()), most))
+    gain = finding.gain._replace(expected=expected, high=max(expected, most))
+    said = cited("so would {others} beside it", others=Quantity(len(worth) - 1, "lines"))
+    return replace(
+        finding, gain=gain, weight=expected, basis="modelled", evidence=finding.evidence.beside(said)
+    )
 
 
 def _why_untested(finding: Finding, experiments: pd.DataFrame) -> str:
@@ -175,31 +195,42 @@ def _why_untested(finding: Finding, experiments: pd.DataFrame) -> str:
     return str(whys[0]) if whys else "no experiment with neighbouring addresses tests it"
 
 
-def _is_scattered(counts: pd.DataFrame, file: str, line: int) -> bool:
-    """Whether accesses at a line touch more sectors than their bytes need, as far as that was counted."""
-    here = counts[(counts["file"].astype(str) == file) & (counts["line"] == line)]
-    touched, needed = float(here["sectors"].sum()), float(here["sectors_ideal"].sum())
-    return not needed or touched >= thresholds.EXCESS * needed
+def _save_together(experiments: pd.DataFrame) -> bool:
+    """Whether all scattered lines at neighbouring addresses save time."""
+    whole = experiments[(experiments["op"] == SCATTERED) & experiments["valid"]]
+    return bool((whole["low_pct"] >= NOISE_PCT).any())
 
 
 def _scattered(
     findings: Sequence[Finding], experiments: pd.DataFrame, counts: pd.DataFrame, *, emulated: bool
 ) -> Iterator[Finding]:
-    """Findings of accesses that save time at neighbouring addresses and of which no finding says so."""
+    """Findings of accesses that save time at neighbouring addresses and of which no finding says so. Where
+    only all of them together save it, those that touch more sectors than they need."""
     names = (*_SCATTERED, "unvectorized-access")
     known = {(each.file, each.line) for each in findings if each.finding in names}
     is_made = experiments["valid"] & (experiments["experiment"] == CONTIGUOUS)
     made = experiments[is_made & (experiments["op"] != SCATTERED)]
+    save_together = _save_together(experiments)
     for own in made.to_dict("records"):
-        if (own["file"], own["line"]) in known or not own["low_pct"] >= NOISE_PCT:
+        place = own["file"], own["line"]
+        here = counts[(counts["file"].astype(str) == place[0]) & (counts["line"] == place[1])]
+        touched, needed = float(here["sectors"].sum()), float(here["sectors_ideal"].sum())
+        is_more = touched >= thresholds.EXCESS * needed
+        if own["low_pct"] >= NOISE_PCT and (is_more or not needed):
+            evidence = cited(
+                "with as many bytes at neighbouring addresses a launch takes {saved} less",
+                saved=Quantity(own["saved_pct"], "% of the time"),
+            )
+        elif save_together and is_more and needed:
+            evidence = cited(
+                "{touched} where {needed} would do",
+                touched=Quantity(touched, "sectors"),
+                needed=Quantity(needed, "sectors"),
+            )
+        else:
             continue
-        if not _is_scattered(counts, own["file"], own["line"]):
-            continue
-        name = _SCATTERED[own["op"].startswith("store")]
-        evidence = cited(
-            "with as many bytes at neighbouring addresses a launch takes {saved} less",
-            saved=Quantity(own["saved_pct"], "% of the time"),
-        )
-        weight = float(own["saved_pct"])
-        found = Finding(name, own["file"], own["line"], evidence, _ADVICE, UNKNOWN_GAIN, "high", weight)
-        yield found if emulated else _measured(found, own)
+        if place not in known:
+            name = _SCATTERED[own["op"].startswith("store")]
+            weight = max(0.0, float(own["saved_pct"]))
+            found = Finding(name, *place, evidence, _ADVICE, UNKNOWN_GAIN, "high", weight)
+            yield found if emulated else _measured(found, own)
