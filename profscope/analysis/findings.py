@@ -106,7 +106,8 @@ def findings_of(tables: Tables, analysis: KernelAnalysis | SkippedKernel) -> Fin
     rows = [_row(tables, kernel, variant, each) for each in found]
     name = _name(tables, kernel, variant)
     answer = Answer(rows, [f"{name}: {text}" for text in missing])
-    return FindingsOf(answer, name, "" if rows else clean, [f"{name}: {text}" for text in refuted])
+    clean = "" if rows else "; left out: ".join([clean, *refuted])
+    return FindingsOf(answer, name, clean, [f"{name}: {text}" for text in refuted])
 
 
 def _diagnosed(
