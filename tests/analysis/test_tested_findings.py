@@ -179,6 +179,36 @@ def test_all_scattered_accesses_together_are_the_gain_of_each() -> None:
     assert tail == found("")[1]
 
 
+@pytest.mark.parametrize(("touched", "is_named"), [(100, False), (400, True)])
+def test_lines_that_cost_something_together_need_more_sectors_than_their_bytes(
+    touched: int, is_named: bool
+) -> None:
+    """Alone none saves anything: the sectors of one are those of the others."""
+    store = experiment("store", "contiguous", (-6.0, -7.0, -5.0), place=("k.py", 9))
+    both = experiment(SCATTERED, "contiguous", (70.0, 69.0, 71.0), place=("", 0))
+    counts = counted(("STG.E", 9, 100), sectors=touched, sectors_ideal=100)
+    told = on_gpu(found("few-stages"), store, both, counts=counts)
+    assert ("uncoalesced-store" in names(told)) is is_named
+    if is_named:
+        last = told.findings[-1]
+        assert last.gain[:3] == of_repair(70.0, 69.0, 71.0)[:3]
+        assert "400 sectors where 100 sectors would do" in last.evidence.text
+    rule = on_gpu(found("uncoalesced-store"), experiment("store", "contiguous", (-6.0, -7.0, -5.0)), both)
+    assert names(rule)[0] == "uncoalesced-store", "what all save refutes no line"
+
+
+def test_lines_that_were_not_tried_together_are_added_up_to_all_of_global_memory() -> None:
+    load = experiment("load x", "contiguous", (40.0, 39.0, 41.0), place=("k.py", 9))
+    store = experiment("store", "contiguous", (50.0, 49.0, 51.0))
+    memory = experiment(GROUPS["memory"], "off", (80.0, 79.0, 81.0), place=("", 0))
+    both = experiment(SCATTERED, "contiguous", (70.0, 69.0, 71.0), place=("", 0), valid=False)
+    first = on_gpu(found("uncoalesced-store"), store, load, memory, both).findings[0]
+    assert (first.gain.expected, first.gain.high) == (81.0, 81.0)
+    assert first.gain.low == of_repair(50.0, 49.0, 51.0)[1]
+    assert first.basis == "modelled"
+    assert "so would 1 line beside it" in first.evidence.text
+
+
 @pytest.mark.parametrize("name", ["uncoalesced-store", "unvectorized-access"])
 def test_a_place_is_named_once(name: str) -> None:
     assert names(on_gpu(found(name), experiment("store", "contiguous"))) == [name, "tail"]

@@ -26,6 +26,7 @@ from profscope.experiments.builds import Builds
 from profscope.experiments.running import run
 from profscope.experiments.table import experiments_table
 from profscope.experiments.timing import PairTimer
+from profscope.instrument_passes.ablation.groups import SCATTERED
 from profscope.schema import EXPERIMENT_DTYPES
 from profscope.tuning.launches import launch_of
 from tests.kernels.atomics import lock_kernel
@@ -38,6 +39,15 @@ def scattering(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at)
     tl.store(out_ptr + at * columns, x)
+
+
+@triton.jit
+def interleaving(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    tl.store(out_ptr + 8 * at, x)
+    tl.store(out_ptr + 8 * at + 1, 2 * x)
+    tl.store(out_ptr + 8 * at + 2, 3 * x)
 
 
 @triton.jit
@@ -111,6 +121,17 @@ def test_a_scattered_store_costs_what_neighbouring_addresses_save(scattered: pd.
     assert 10 < contiguous["saved_pct"] <= store["saved_pct"] < 100
     assert row(scattered, "load x")["saved_pct"] < store["saved_pct"] / 2
     assert row(scattered, "all global memory")["saved_pct"] >= store["saved_pct"]
+
+
+def test_stores_to_the_same_sectors_are_moved_together(emulator: Backend, building: Builds) -> None:
+    x, out = torch.arange(512.0), torch.zeros(512 * 8)
+    table = measured(interleaving, (1,), [x, out], {"BLOCK": 512}, emulator, building)
+    together = row(table, SCATTERED, "contiguous")
+    assert together["valid"]
+    assert together["saved_pct"] > 5
+    each = table[(table["op"] == "store") & (table["experiment"] == "contiguous")]
+    assert each["line"].nunique() == 3
+    assert together["saved_pct"] > each["saved_pct"].max()
 
 
 def test_rows_say_kernel_place_time_and_interval(scattered: pd.DataFrame) -> None:

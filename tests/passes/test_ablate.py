@@ -191,6 +191,39 @@ def test_scattered_elements_become_neighbours() -> None:
     assert re.search(r"%ablate_\w+ = tt\.get_program_id x : i32", scattered), "and for each program"
 
 
+NARROW = """\
+#b = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [8, 4], warpsPerCTA = [4, 1], order = [1, 0]}>
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:80"} {
+  tt.func public @kernel(%out_ptr: !tt.ptr<TYPE>) {
+    %value = arith.constant dense<ZERO> : tensor<32x4xTYPE, #b>
+    %rows = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32, #ttg.slice<{dim = 1, parent = #b}>>
+    %columns = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32, #ttg.slice<{dim = 0, parent = #b}>>
+    %row = tt.expand_dims %rows {axis = 1 : i32} : tensor<32xi32, #ttg.slice<{dim = 1, parent = #b}>> -> tensor<32x1xi32, #b>
+    %column = tt.expand_dims %columns {axis = 0 : i32} : tensor<4xi32, #ttg.slice<{dim = 0, parent = #b}>> -> tensor<1x4xi32, #b>
+    %apart = arith.constant dense<64> : tensor<32x1xi32, #b>
+    %begin = arith.muli %row, %apart : tensor<32x1xi32, #b>
+    %begins = tt.broadcast %begin : tensor<32x1xi32, #b> -> tensor<32x4xi32, #b>
+    %beside = tt.broadcast %column : tensor<1x4xi32, #b> -> tensor<32x4xi32, #b>
+    %at = arith.addi %begins, %beside : tensor<32x4xi32, #b>
+    %base = tt.splat %out_ptr : !tt.ptr<TYPE> -> tensor<32x4x!tt.ptr<TYPE>, #b>
+    %there = tt.addptr %base, %at : tensor<32x4x!tt.ptr<TYPE>, #b>, tensor<32x4xi32, #b>
+    tt.store %there, %value : tensor<32x4x!tt.ptr<TYPE>, #b>
+    tt.return
+  }
+}
+"""  # noqa: E501
+
+
+def test_rows_narrower_than_a_sector_are_scattered() -> None:
+    """Four elements of 8 bytes fill a sector; of 4 bytes they do not."""
+    narrow, wide = (
+        NARROW.replace("TYPE", kind).replace("ZERO", zero) for kind, zero in (("f32", "0.0"), ("i64", "0"))
+    )
+    assert "ablate" in ablated(narrow, CONTIGUOUS, ops=("tt.store",))
+    with pytest.raises(PassError, match="neighbouring elements already"):
+        ablated(wide, CONTIGUOUS, ops=("tt.store",))
+
+
 def test_addresses_that_are_data_stay() -> None:
     with pytest.raises(PassError, match=r"tt\.store: its addresses are data"):
         ablated(text_of("remainders-a-loaded-address"), CONTIGUOUS, ops=("tt.store",))
