@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import profscope
 from profscope.profiles import Profile
-from profscope.traces import above, tracks
+from profscope.traces import overview, tracks
 from profscope.traces.perfetto.tree import queue_packets
 from profscope.traces.tracks import assign_tracks, drawn_name, row_devices
 from tests.support.processor import Processor
@@ -179,7 +179,7 @@ def test_a_counter_of_few_steps_keeps_its_mean(spans: list[tuple[int, int, int]]
     whose = (0, 0, "active warps", "warps")
     area = float((length * weight).sum())
     for most in (7, 1000):
-        counter = above.steps_of(whose, (start, start + length, weight.astype(np.float64)), most, "")
+        counter = overview.steps_of(whose, (start, start + length, weight.astype(np.float64)), most, "")
         assert len(counter.time_ns) <= max(most + 1, 2)
         assert (np.diff(counter.time_ns) > 0).all()
         assert counter.value[-1] == 0
