@@ -1,4 +1,4 @@
-"""What the spans of a trace add up to, drawn above them: launches, SMs' parts in them, CTAs, findings, counters.
+"""What is drawn above the spans of a trace: launches, SMs' parts in them, CTAs, findings, counters.
 
 Without it a viewer shows empty rows until every group is opened. Nothing of it is read back; if it cannot be
 worked out, the profile is saved without it: what was recorded cannot be recorded again.
