@@ -130,18 +130,20 @@ def _window(between: tuple[float, float] | None, low: float, high: float) -> tup
 
 
 def _bands(df: pd.DataFrame, begin: Ints, end: Ints) -> tuple[Floats, Floats]:
-    """By span, its top and its height: for each warp a row for each depth, thin if it has the kernel and its
-    loops only, and narrow ones for what is in flight."""
+    """By span, its top and its height: for each warp a row for each depth, narrow ones for what is in flight;
+    the kernel and its loops are thin."""
     warp, lane = (df[name].to_numpy().astype(np.int64) for name in ("warp", "depth"))
     flight = (df["kind"] == "async").to_numpy()
     deepest = int(lane.max(initial=0))
     # What touches may share a lane.
     lane[flight] = deepest + 1 + interval_slots(warp[flight], begin[flight], end[flight] - 1)
     _, first, row = np.unique(warp * (int(lane.max()) + 1) + lane, return_index=True, return_inverse=True)
-    of_op = np.bincount(row, ~df["kind"].isin(tuple(FRAMES)).to_numpy()) > 0
+    frame = df["kind"].isin(tuple(FRAMES)).to_numpy()
+    of_op = np.bincount(row, ~frame) > 0
     height = np.where(flight[first], _FLIGHT, np.where(of_op, _OP, _FRAME))
     apart = np.where(np.diff(warp[first], prepend=warp[first[0]]) != 0, _APART, 0.0)
-    return (np.cumsum(height + apart) - height)[row], height[row]
+    top = np.cumsum(height + apart) - height
+    return top[row], np.where(frame & ~flight, _FRAME, height[row])
 
 
 def _drawn(

@@ -21,14 +21,12 @@ from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, plain, tag
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
-from profscope.traces.html.experiments import experiments_of
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
 from profscope.traces.html.kernels import MOST_KERNELS, kernels_of, model_of
 from profscope.traces.html.program import program_of
-from profscope.traces.html.sites import Sites, known_sites
 from profscope.traces.html.source import source_of
-from profscope.traces.html.spans import Ctas, times
-from profscope.traces.html.verdicts import about, findings_of, heading_of, kernel_table
+from profscope.traces.html.spans import Ctas, Sites, known_sites, times
+from profscope.traces.html.verdicts import about, experiments_of, findings_of, heading_of, kernel_table
 from profscope.version import __version__
 
 __all__ = [

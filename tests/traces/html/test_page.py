@@ -32,8 +32,7 @@ from profscope.traces.html.comparison import comparison_page, side_by_side
 from profscope.traces.html.document import document, json_block
 from profscope.traces.html.facts import best_places, pack
 from profscope.traces.html.figures import duration_text
-from profscope.traces.html.sites import known_sites
-from profscope.traces.html.spans import chosen_ctas, ctas_of, times
+from profscope.traces.html.spans import chosen_ctas, ctas_of, known_sites, times
 from tests.support.around import program
 from tests.support.captures import captured
 from tests.support.command_line import run

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.profiles import Profile
-from profscope.traces.perfetto.packets import event_places
-from profscope.traces.perfetto.slices import draw, nested_depth
+from profscope.traces.perfetto.packets import draw, event_places, nested_depth
 from profscope.traces.tracks import assign_tracks, nesting_lanes, row_devices
 from tests.support.examples import examples
 from tests.support.profiles import profiles
