@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from difflib import SequenceMatcher
+from itertools import groupby, zip_longest
 from typing import Any, Final
 
 import pandas as pd
 
 from profscope.analysis.comparing.differences import program_text, status_text
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
-from profscope.analysis.comparing.places import aligned
 from profscope.analysis.texts import Child, Markup, joined, source_text, tag
 from profscope.analysis.trust_rules import DISTRUST
 from profscope.traces.html.document import json_block, page_of
@@ -41,10 +40,12 @@ def comparison_page(
     table: pd.DataFrame,
     names: tuple[str, str],
     sources: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+    says: Sequence[str],
     distrusted: Sequence[str] = (),
 ) -> str:
     """The whole file. table: what `profscope.diff` returns; sources: `metadata["sources"]` of either side;
-    distrusted: the sides, "A" and "B", whose verdict forbids trust."""
+    says: what became of each kernel, in a line; distrusted: the sides, "A" and "B", whose verdict forbids
+    trust."""
     unit = str(table.attrs["unit"])
     sections: list[Child] = [
         tag("h1", "What has changed"),
@@ -58,8 +59,9 @@ def comparison_page(
     if distrusted:
         told = f'The verdict of {" and of ".join(distrusted)} is "{DISTRUST}": {_CHANGED}'
         sections.append(tag("p", told, class_="verdict bad"))
-    for _, rows in table.groupby(list(COMPARED), sort=False, dropna=False):
-        sections.append(tag("section", _kernel(rows, unit, sources, is_doubtful=bool(distrusted))))
+    groups = table.groupby(list(COMPARED), sort=False, dropna=False)
+    for told, (_, rows) in zip(says, groups, strict=True):
+        sections.append(tag("section", _kernel(rows, unit, sources, told, is_doubtful=bool(distrusted))))
     said = [*table.attrs["notes"], *table.attrs["not_measured"]]
     notes = tag("ul", *(tag("li", text) for text in dict.fromkeys(said)), class_="notes")
     sections.append(tag("section", tag("h2", "Notes"), notes, id="notes"))
@@ -73,6 +75,7 @@ def _kernel(
     rows: pd.DataFrame,
     unit: str,
     sources: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+    says: str,
     *,
     is_doubtful: bool,
 ) -> Markup:
@@ -81,25 +84,11 @@ def _kernel(
     others = [row for row in records if row["kind"] != _LAUNCH]
     first = records[0]
     parts: list[Child] = [tag("h2", heading_text(first["kernel"], first["configuration"], first["differs"]))]
-    parts += [tag("p", _headline(row, unit), class_=f"verdict {_tone(row, is_doubtful)}") for row in launch]
+    parts += [tag("p", f"{says}.", class_=f"verdict {_tone(row, is_doubtful)}") for row in launch]
     beside = [_side_by_side(others, unit, pair) for pair in _functions(records[0]["kernel"], others, sources)]
     parts += [tag("p", _BESIDE, class_="lead")] if beside else []
     parts += [*beside, _table(others, unit, is_open=not beside) if others else None]
     return joined(parts)
-
-
-def _headline(row: dict[str, Any], unit: str) -> str:
-    if row["status"] in ("gone", "appeared"):
-        return f"Only {'A' if row['status'] == 'gone' else 'B'} has launches of this kernel."
-    a, b = (duration_text(float(row[name]), unit) for name in ("total_a", "total_b"))
-    times = f"a launch takes {a}, then {b}"
-    if not row["change"]:
-        return f"The same: {times}."
-    per_cent = 100 / float(row["self_a"])
-    change, low, high = (float(row[name]) * per_cent for name in ("change", "low", "high"))
-    between = "" if f"{low:.1f}" == f"{high:.1f}" else f", 95 % interval {low:+.1f} % to {high:+.1f} %"
-    told = "significant" if row["significant"] else "within noise"
-    return f"{abs(change):.1f} % {'slower' if change > 0 else 'faster'}, {told}: {times}{between}."
 
 
 def _tone(row: dict[str, Any], is_doubtful: bool) -> str:
@@ -180,39 +169,9 @@ def _folded(lines: Sequence[tuple[bool, Markup]]) -> Iterator[Markup]:
 
 
 def side_by_side(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
-    """Lines beside each other, in the order of both; one that stands elsewhere now has nothing beside it."""
-    beside = _longest_rising(aligned(before, after))
-    done = 0
-    for at in range(len(before)):
-        other = beside.get(at)
-        if other is None:
-            yield at, None
-            continue
-        yield from ((None, added) for added in range(done, other))
-        yield at, other
-        done = other + 1
-    yield from ((None, added) for added in range(done, len(after)))
-
-
-def _longest_rising(numbers: Sequence[int | None]) -> dict[int, int]:
-    """By place, as many of the numbers as rise from each to the next."""
-    least: list[int] = []  # by length of a row, the smallest number that one ends with
-    ends: list[int] = []  # and its place
-    before: dict[int, int | None] = {}
-    for at, number in enumerate(numbers):
-        if number is None:
-            continue
-        length = bisect_left(least, number)
-        least[length : length + 1], ends[length : length + 1] = [number], [at]
-        before[at] = ends[length - 1] if length else None
-    rising: dict[int, int] = {}
-    place = ends[-1] if ends else None
-    while place is not None:
-        number = numbers[place]
-        assert number is not None
-        rising[place] = number
-        place = before[place]
-    return rising
+    """Lines beside each other, in the order of both; None where the other side has none."""
+    for _, a, a_end, b, b_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        yield from zip_longest(range(a, a_end), range(b, b_end))
 
 
 def _change(rows: list[dict[str, Any]], unit: str) -> Markup:
