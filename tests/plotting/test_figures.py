@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -19,8 +17,7 @@ from profscope.analysis.scope_colours import site_colours
 from profscope.analysis.spans.rows import sites
 from profscope.errors import DrawError, OptionError
 from profscope.profiles import Profile, load
-from tests.support.examples import examples
-from tests.support.profiles import profile_metadata, profiles, regular_profile
+from tests.support.profiles import profile_metadata, regular_profile
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -138,18 +135,6 @@ def test_pyplot_is_left_alone(regular: Profile) -> None:
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
     modules = [name for name in sys.modules if name.startswith("profscope.plotting.")]
     assert all("pyplot" not in vars(sys.modules[name]) for name in modules)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore:Glyph")  # a name may have letters that the font has not
-@given(profiles())
-@settings(max_examples=examples(10))
-def test_whatever_the_names_and_spans(profile: Profile) -> None:
-    try:
-        figure: Any = profile.plot.timeline()
-    except DrawError:
-        return
-    figure.draw_without_rendering()
 
 
 def test_a_formula_in_a_name_stays_a_name() -> None:

@@ -169,22 +169,6 @@ def payload(rows: list[int], bits: list[int]) -> dict[str, Any]:
     return {"dtype": "Int32", "rows": pack(differences), "bits": pack(np.array(bits, np.int64))}
 
 
-@pytest.mark.parametrize(
-    ("rows", "bits", "message"),
-    [
-        ([0, 1], [5], "1 values in 2 rows"),
-        ([528], [5], "a value beyond the last of 528 rows"),
-        ([-1], [5], "a value beyond the last of 528 rows"),
-    ],
-)
-def test_payloads_of_no_row(
-    rows: list[int], bits: list[int], message: str, trace: Path, tmp_path: Path
-) -> None:
-    change = lambda ours: ours["spans"].update(payloads={"x": payload(rows, bits)})  # noqa: E731
-    (tmp_path / "t.json").write_bytes(changed(trace, change))
-    assert message in refused(tmp_path / "t.json")
-
-
 # Data that can be read, and that no analysis can work with.
 
 
@@ -286,12 +270,6 @@ def test_lone_surrogates(trace: Path, tmp_path: Path) -> None:
 
 
 # Paths.
-
-
-def test_a_folder_named_as_a_spool(tmp_path: Path) -> None:
-    (tmp_path / "x.spool").mkdir()
-    for path in (tmp_path, tmp_path / "x.spool"):
-        assert refused(path).startswith(f"{path} is a folder with no profile in it")
 
 
 @pytest.mark.parametrize("path", [None, 5, b"t.json"])

@@ -13,7 +13,7 @@ from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.validation import validate
 
-NAMES = ("t.json", "t.pftrace.gz", "t.parquet")
+NAMES = ("t.json", "t.parquet")
 CLOCK = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}
 
 

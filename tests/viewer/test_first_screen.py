@@ -177,16 +177,6 @@ def test_ctrl_c_does_not_wait_for_imports(error: type[BaseException]) -> None:
     go_on.set()
 
 
-def test_how_a_kernel_was_launched_is_told_where_it_was_launched_in_one_way(tmp_path: Path) -> None:
-    x = torch.ones(4096)
-    with session() as prof:
-        add_kernel[(4,)](x, x, torch.empty_like(x), 4096, BLOCK=1024, num_warps=8)
-    file = str(tmp_path / "t.json")
-    prof.save(file)
-    told = next(line for line in run(file, "--width", "160").stdout.splitlines() if "Launched" in line)
-    assert told.split(maxsplit=1)[1] == "add_kernel by a grid of 4, num_warps=8, num_stages=3, BLOCK=1024"
-
-
 def test_of_many_kernels_how_the_longest_were_launched_and_how_many_are_left() -> None:
     def launched(*words: str) -> str:
         said = " ".join(run(str(DATA / "compiled_model.pftrace.gz"), *words).stdout.split())

@@ -213,22 +213,6 @@ def test_what_is_in_one_program_only_is_not_judged(gate: Any) -> None:
     assert 0 < shown["program"]["not_judged_b"] < 0.05
 
 
-def test_another_grid_of_the_same_constexprs_is_other_work(gate: Any) -> None:
-    status, shown, errors = gate(row_sums(8), (*row_sums(8), *row_sums(40)))
-    assert status == 4
-    assert "not judged: row_sums, grid 40: only in B (" in errors
-    assert {each["configuration"]: each["launch"]["status"] for each in shown["kernels"]} == {
-        "grid 8": "same",
-        "grid 40": "appeared",
-    }
-
-
-def test_a_regression_comes_before_what_was_not_judged(gate: Any) -> None:
-    status, _, errors = gate(both(), (*both(stages=1), *row_sums(8)))
-    assert status == 3
-    assert "not judged: row_sums: only in B (" in errors
-
-
 def test_without_a_bound_nothing_fails(saved: Callable[[Launches], str], folder: Path) -> None:
     paths = [saved((*both(), *row_sums(8))), saved((*both(stages=1), *row_sums(40)))]
     page = folder / "free.html"

@@ -1,11 +1,9 @@
 """The data each view computes, before anything is drawn."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from rich.cells import cell_len
@@ -17,7 +15,6 @@ from profscope.analysis.scopes.table import make_tables
 from profscope.analysis.scopes.tree import make_trees
 from profscope.analysis.source_code.texts import source_lines
 from profscope.profiles import Profile
-from profscope.traces.merging import Part, merged
 from profscope.viewer.grid import fit, fit_end
 from profscope.viewer.header import render_header
 from profscope.viewer.kernels import render_findings, render_kernels
@@ -60,13 +57,6 @@ def test_table_agrees_with_the_summary(profile: Profile) -> None:
             zip(summary["scope"], summary[f"self_{unit}"], strict=True)
         )
         assert sum(row.share or 0 for row in table.rows) == pytest.approx(1)
-
-
-def test_top_leaves_out_the_lightest(profile: Profile) -> None:
-    table = make_tables(profile.tables, "ns", 2, KERNELS)[0]
-    assert [row.scope for row in table.rows] == ["wait", "dot"]
-    assert table.omitted == 6
-    assert "6 more scopes" in render_table(table, 80)[-1].plain
 
 
 def test_tree_is_in_program_order_with_its_depths(profile: Profile) -> None:
@@ -214,16 +204,6 @@ def test_texts_are_fitted_in_terminal_cells() -> None:
     assert source_text("", 0) == ""
 
 
-def test_kernels_of_several_names_are_kept_apart() -> None:
-    one = regular_profile(launches=2, ctas=2)
-    df = one.df.copy()
-    df["kernel"] = pd.Categorical(np.where(df["launch"] == 0, "a", "b"))
-    prof = Profile(df, one.launches.assign(kernel=["a", "b"]))
-    tables = make_tables(prof.tables, "ns", 0, [Group("b"), Group("a"), Group("c")])
-    assert [table.kernel for table in tables] == ["b", "a"]
-    assert all(len(table.rows) == 8 for table in tables)
-
-
 def test_source_lines_are_shown_while_they_are_those_that_ran(tmp_path: Path) -> None:
     source, other = tmp_path / "kernel.py", tmp_path / "kernel.txt"
     source.write_text("first\n    x = tl.load(p)  # second\n")
@@ -239,14 +219,6 @@ def test_source_lines_are_shown_while_they_are_those_that_ran(tmp_path: Path) ->
     look_up = source_lines(kept, 1001.0)
     assert look_up(str(source), 2) == "y = tl.load(p)", "what ran, whatever the file says today"
     assert look_up(str(source), 1) == "", "and nothing else of that file"
-
-
-def test_the_tree_shows_source_lines() -> None:
-    tree = make_trees(STORY.tables, [Group("k")], "ns", 0, lambda file, line: f"{file} has {line}")[0]
-    assert tree.nodes[0].text == "/a/k.py has 7"
-    lines = render_tree(tree, 100)
-    assert all(line.plain.endswith("/a/k.py has 7") for line in lines[1 : len(tree.nodes) + 1])
-    assert all(len(line.plain) <= 60 for line in render_tree(tree, 60))
 
 
 def test_loops_are_told_apart_without_colour() -> None:
@@ -275,13 +247,6 @@ def test_lanes_of_asynchronous_work_are_named_by_what_tells_them_apart() -> None
     assert labels[-6:-3] == ["warp 0", "  copy k", "  copy v"]
 
 
-def test_more_frames_than_symbols_share_the_last() -> None:
-    rows = [("k", "kernel", 0, -1, 0, 400)]
-    rows += [(f"loop L{at}", "loop", 1, 0, 10 * at, 10 * at + 10) for at in range(40)]
-    drawn = draw(story(rows), 40)[0][1]
-    assert drawn == "-=~+*#%&@$" + "?" * 30
-
-
 def test_the_table_is_ordered_by_the_unit_shown() -> None:
     """On SMs of two clocks a scope may take more cycles than another and less time."""
     profile = story([("k", "kernel", 0, -1, 0, 70), ("a", "op", 1, 0, 0, 30), ("b", "op", 1, 0, 30, 70)])
@@ -308,26 +273,6 @@ def test_shares_and_launches_of_an_emulated_profile_are_of_its_cycles() -> None:
     assert summary["scope"].tolist() == ["a", "b", "k"]
     assert dict(zip(summary["scope"], summary["share"], strict=True)) == pytest.approx(shares)
     assert sorted(profile.lines()["self_share"]) == pytest.approx(sorted(shares.values()))
-
-
-def test_lines_have_their_kernels_in_the_order_of_all_views() -> None:
-    """By the time of their launches, not of their warps."""
-    one, several = regular_profile(launches=1, ctas=1), regular_profile(launches=1, ctas=8)
-    tables = [
-        replace(
-            part.tables,
-            df=part.df.assign(kernel=pd.Categorical([name] * len(part.df))),
-            launches=part.launches.assign(kernel=name),
-        )
-        for part, name in ((one, "of long launches"), (several, "of many warps"))
-    ]
-    both = merged([Part(part, "", rank) for rank, part in enumerate(tables)])
-    launches = both.launches.assign(end_ns=both.launches["start_ns"] + [10**9, 10**6])
-    profile = Profile.of(replace(both, launches=launches))
-    assert profile.summary()["kernel"].iloc[0] == "of many warps"
-    order = ["of long launches", "of many warps"]
-    assert list(dict.fromkeys(profile.lines()["kernel"])) == order
-    assert [row.kernel for row in kernels(profile)] == order
 
 
 def advised(options: dict[str, object], share: int) -> str:

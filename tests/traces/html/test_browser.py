@@ -164,31 +164,6 @@ def test_histograms_count_every_span(page: Any, profile: Profile) -> None:
     assert all(charts)
 
 
-WRITTEN = """
-const [scope, pixels] = arguments, t = profscope.timeline, texts = [];
-t.goTo("cta", 0, 0);
-const site = t.profile.sites.scope.indexOf(scope), paints = (row) => Array.from(row.paint);
-const row = t.level.rows.find((each) => each.what === "span" && paints(each).includes(site));
-const at = paints(row).indexOf(site), from = row.starts[at], took = row.ends[at] - from;
-t.setWindow(from - took / 8, from - took / 8 + (took * (t.width - 128)) / pixels);
-const canvas = CanvasRenderingContext2D.prototype, draw = canvas.fillText;
-canvas.fillText = (text) => texts.push(text);
-t.paint();
-canvas.fillText = draw;
-return texts;
-"""
-
-
-def test_a_narrow_bar_says_the_variable_first(page: Any) -> None:
-    """As Perfetto's do; a bar that has room says what the other views do."""
-    scope = "barrier wait a"
-    assert scope in page.execute_script(WRITTEN, scope, 200)
-    cut = [text for text in page.execute_script(WRITTEN, scope, 66) if text.startswith("a: bar")]
-    assert cut
-    assert all(text.endswith("…") for text in cut)
-    assert "a" in page.execute_script(WRITTEN, scope, 22)
-
-
 def test_the_program_stands_around_the_launches(driver: Any, tmp_path: Path) -> None:
     """Scopes and events of the host, and streams of the GPU: named, searched, and a kernel leads inside."""
     from selenium.webdriver.common.keys import Keys
@@ -216,32 +191,6 @@ def test_the_program_stands_around_the_launches(driver: Any, tmp_path: Path) -> 
     ask(driver, f"t.zoom(0.5, t.width / 2, 24 + {row}.y + 2)")
     assert ask(driver, "[t.level.kind, t.level.launch]") == ["launch", 0], "what fills the view is entered"
     assert ask(driver, "document.documentElement.scrollWidth <= window.innerWidth")
-
-
-_CONTRAST = """
-const probe = document.body.appendChild(document.createElement('i'));
-const luminance = (colour) => {
-  probe.style.color = colour;
-  const [r, g, b] = getComputedStyle(probe).color.match(/[\\d.]+/g).map((each) => each / 255);
-  const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-};
-const contrasts = Object.values(profscope.timeline.paints).flat().map(({ fill, ink }) => {
-  const [dark, light] = [luminance(fill), luminance(ink)].sort((a, b) => a - b);
-  return (light + 0.05) / (dark + 0.05);
-});
-probe.remove();
-return contrasts;
-"""
-
-
-def test_letters_on_bars_are_readable_on_a_light_and_a_dark_page(page: Any) -> None:
-    """The contrast that WCAG's level AA wants of small letters."""
-    for _ in range(2):
-        contrasts = page.execute_script(_CONTRAST)
-        assert len(contrasts) > 40
-        assert min(contrasts) > 4.45  # fills are rounded to whole numbers of a channel
-        page.find_element("id", "theme").click()
 
 
 def test_paper_and_narrow_screens_leave_nothing_out(page: Any) -> None:
@@ -384,21 +333,3 @@ def test_the_page_has_the_figures_of_the_other_views(driver: Any, tmp_path: Path
             driver, f"t.profile.launches.ctas[t.profile.launches.number.indexOf({launch_of[kernel]})].length"
         )
         assert drawn == rows[kernel]["ctas"]["recorded"]
-
-
-def test_what_covers_little_of_its_row_is_seen(driver: Any, tmp_path: Path) -> None:
-    """Spans a thousandth of the time between them, drawn from a level of detail."""
-    profile = regular_profile(1, 1, 1, 400)
-    df = profile.tables.df
-    short = df["scope"].isin(["load A", "load B", "wait", "dot"])
-    df = df.assign(**{name: df[name].where(~short, 1) for name in ("duration_ns", "duration_cycles")})
-    Profile.of(replace(profile.tables, df=df)).save(tmp_path / "t.html")
-    opened(driver, tmp_path / "t.html")
-    row = "t.level.rows.find((row) => row.depth === 3)"
-    ask(driver, "(t.show(t.levelOf('cta', 0)), t.paint())")
-    assert ask(driver, f"{row}.detail(2 * (t.to - t.from) / t.width).cover[9]") < 0.08
-    at = f"[140, 24 + {row}.y + 4, 800, 1]"
-    seen = ask(
-        driver, f"new Set(new Uint32Array(t.canvas.getContext('2d').getImageData(...{at}).data.buffer)).size"
-    )
-    assert seen >= 4, "paper and the lines of the grid are two"
