@@ -265,8 +265,6 @@ def test_lone_surrogates(trace: Path, tmp_path: Path) -> None:
     scopes = [*"abcdefghijk", "\ud800"]
     path.write_bytes(changed(trace, lambda ours: ours["spans"]["categories"]["scope"].update(values=scopes)))
     assert "surrogate" in refused(path)
-    path.write_text(json.dumps({"\ud800": 1}))
-    assert r"an object with '\ud800'" in refused(path)
 
 
 # Paths.

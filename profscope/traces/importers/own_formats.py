@@ -42,8 +42,10 @@ def read(file: TraceFile) -> Tables:
         file.check_end(PACKETS_END)
         try:
             document = json.loads(text)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise file.damaged(f"its profscope object: {error}") from error
+        except RecursionError:
+            raise file.damaged("its profscope object is nested too deeply") from None
         return object_tables(file, document)
     document = _first_line_document(file)
     if document is not None:

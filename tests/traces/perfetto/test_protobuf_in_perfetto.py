@@ -210,7 +210,7 @@ def test_tracks_are_in_order_below_their_gpu(tmp_path: Path, processor: Processo
     assert [name for _, name in children[slots[1][0]]] == ["warp 0", "warp 1"]
 
 
-@pytest.mark.parametrize("digits", (4, 18))
+@pytest.mark.parametrize("digits", [4, 18])
 def test_times_are_exact_however_long(digits: int, tmp_path: Path, processor: Processor) -> None:
     random = np.random.default_rng(digits)
     profile = regular_profile(launches=1, ctas=50, warps=1, iterations=1, sms=1)
