@@ -37,6 +37,9 @@ JUDGED = "--fail-above judges launches that recording has changed"
 ROWS = "self times summed over all warps: a row can grow while the launch gets shorter"
 
 
+_PAGE = 120
+"""Columns of text on the page."""
+
 Row = dict[str, Any]
 _OF_KERNEL = ("kernel", "variant_a", "variant_b", "grid_a", "grid_b", "configuration", "differs")
 _OF_ROW = (
@@ -131,7 +134,8 @@ def _comparison(options: argparse.Namespace) -> Comparison:
     if options.html:
         sources = (profiles[0].metadata.get("sources") or [], profiles[1].metadata.get("sources") or [])
         named = [_named(trace.name, verdict) for trace, verdict in zip(traces, verdicts, strict=True)]
-        says = [kernel["says"] for kernel in kernels]
+        tables = ["\n".join(line.plain for line in _table(each["rows"], unit, _PAGE)) for each in kernels]
+        says = [(kernel["says"], text) for kernel, text in zip(kernels, tables, strict=True)]
         page = comparison_page(table, (named[0], named[1]), sources, says, _distrusted(*verdicts))
         write_page(options.html, page)
     return Comparison(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import stat
@@ -28,6 +29,7 @@ from profscope.traces.trace_filter import TraceFilter
 __all__ = ["Trace", "imported_beside", "part_of", "read", "temporary_folder"]
 
 _PIECE_BYTES = 1 << 20
+_SIGNALS_EVERY_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def _copy(stream: IO[bytes], copy: Path, name: str) -> None:
     """
     most = most_bytes(copy.parent)
     with copy.open("wb") as file:
-        for piece in iter(lambda: stream.read(_PIECE_BYTES), b""):
+        for piece in iter(lambda: _piece(stream.fileno()), b""):
             is_start = file.tell() == 0
             file.write(piece)
             if is_start and not may_be_trace(piece):
@@ -113,6 +115,20 @@ def _copy(stream: IO[bytes], copy: Path, name: str) -> None:
                     f"{name} is longer than {most / 1e9:,.1f} GB, which is all that memory or the temporary "
                     "folder has room for; save it as a file and view that"
                 )
+
+
+def _piece(descriptor: int) -> bytes:
+    """The next bytes of a stream; b"" at its end. Python handles a signal that comes right before a system
+    call only after that call: a read that waits for ever would hold it up."""
+    parts = bytearray()
+    while len(parts) < _PIECE_BYTES:
+        if sys.platform != "win32" and not select.select([descriptor], [], [], _SIGNALS_EVERY_S)[0]:
+            continue
+        part = os.read(descriptor, _PIECE_BYTES - len(parts))
+        if not part:
+            break
+        parts += part
+    return bytes(parts)
 
 
 def most_bytes(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Where views are printed: as text, JSON, CSV or Markdown."""
+"""Where views are printed: as text, JSON or CSV."""
 
 import csv
 import json
@@ -14,10 +14,7 @@ from profscope.viewer.grid import wrap
 from profscope.viewer.option_types import LEAST_WIDTH
 from profscope.viewer.units import printable
 
-__all__ = ["TABLES", "Row", "noted", "print_json", "print_lines", "print_rows", "text_width"]
-
-TABLES = ("csv", "md")
-"""Those that print one table."""
+__all__ = ["Row", "noted", "print_csv", "print_json", "print_lines", "text_width"]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -44,25 +41,19 @@ def print_json(document: Any) -> None:
     sys.stdout.write("\n")
 
 
-def print_rows(rows: Sequence[Row], form: str) -> None:
-    """Print a table, figures exact. form: "csv" or "md". What is missing is empty; a list or dict is JSON.
-
-    In CSV an apostrophe stands before a text that spreadsheets would take for a formula.
-    """
+def print_csv(rows: Sequence[Row]) -> None:
+    """Print a table, figures exact. What is missing is empty; a list or dict is JSON; before a text that
+    spreadsheets would take for a formula stands an apostrophe."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [[_cell(row.get(name)) for name in names] for row in rows]
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    if form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(map(_no_formula, names))
-        for each, of_row in zip(rows, cells, strict=True):
-            is_text = [isinstance(each.get(name), str) for name in names]
-            writer.writerow(
-                _no_formula(cell) if text else cell for cell, text in zip(of_row, is_text, strict=True)
-            )
-        return
-    for row in [names, ["---"] * len(names), *cells]:
-        sys.stdout.write("| " + " | ".join(map(_markdown, row)) + " |\n")
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(map(_no_formula, names))
+    for row in rows:
+        cells = [_cell(row.get(name)) for name in names]
+        texts = [isinstance(row.get(name), str) for name in names]
+        writer.writerow(
+            _no_formula(cell) if is_text else cell for cell, is_text in zip(cells, texts, strict=True)
+        )
 
 
 def noted(text: str, width: int) -> list[Text]:
@@ -81,11 +72,3 @@ def _cell(value: Any) -> str:
 def _no_formula(text: str) -> str:
     """A text that a spreadsheet would run as a formula, behind the apostrophe that makes it a text there."""
     return "'" + text if text.startswith(_FORMULA) else text
-
-
-_ESCAPES = str.maketrans({mark: "\\" + mark for mark in "\\|`*_<>[]"})
-
-
-def _markdown(text: str) -> str:
-    """What a name has of marks is not read as such."""
-    return text.translate(_ESCAPES)

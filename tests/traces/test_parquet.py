@@ -16,8 +16,8 @@ from pandas.testing import assert_frame_equal
 import profscope
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
+from profscope.traces import parquet as columns
 from profscope.traces.loading import load_part
-from profscope.traces.parquet import columns
 from profscope.traces.trace_filter import TraceFilter
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import assert_same

@@ -13,8 +13,8 @@ from rich.cells import cell_len
 
 from profscope.analysis.breakdown import breakdown
 from profscope.profiles import Profile, load
-from profscope.viewer.first_screen import show_first_screen
 from profscope.viewer.kernels import MOST_ACCOUNTS, render_account
+from profscope.viewer.screen import show_first_screen
 from tests.support.command_line import run
 from tests.support.models import kernels
 from tests.support.profiles import profiles

@@ -95,13 +95,6 @@ def test_sort_orders_scopes(trace: str) -> None:
     assert [row["max"] for row in rows] == sorted((row["max"] for row in rows), reverse=True)
 
 
-def test_markdown_escapes_what_names_have_of_marks(trace: str) -> None:
-    head, rule, *rows = run(trace, "--show", "scopes", "--format", "md").stdout.splitlines()
-    assert head.startswith("| kernel | variant | unit | scope |")
-    assert set(rule) <= set("| -")
-    assert rows[0].startswith("| matmul\\_kernel | 0 | ns | wait |")
-
-
 def test_rows_that_nothing_is_known_of_are_refused(trace: str) -> None:
     """No row of rank -1."""
     failed = run(trace, "--by", "rank")

@@ -18,8 +18,8 @@ import torch
 from profscope.profiles import Profile, load
 from profscope.traces.merging import Part, merged
 from profscope.viewer.cli import main
-from profscope.viewer.first_screen import show_first_screen
 from profscope.viewer.input import imported_beside
+from profscope.viewer.screen import show_first_screen
 from tests.kernels.add import add_kernel
 from tests.support.captured import captured
 from tests.support.command_line import run

@@ -4,6 +4,7 @@ The file (docs/records.md) is one JSON object: first, on one line, "profscope" w
 compact form; then the "traceEvents" drawn from them, one a line.
 """
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import partial
@@ -21,7 +22,7 @@ from profscope.traces.overview import worked_out
 from profscope.traces.profscope_object import object_text
 from profscope.traces.tracks import assign_tracks, device_word, row_devices
 
-__all__ = ["pieces"]
+__all__ = ["pieces", "report_pieces"]
 
 BLOCK_ROWS = 16384
 
@@ -56,3 +57,10 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     for begin in range(0, len(df), BLOCK_ROWS):
         yield partial(lines.block, begin, begin + BLOCK_ROWS)
     yield END
+
+
+def report_pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
+    """Of `.report.json`: what `prof.report()` returns, for programs; it cannot be loaded."""
+    from profscope.analysis.report import report
+
+    yield json.dumps(report(tables), indent=1).encode() + b"\n"

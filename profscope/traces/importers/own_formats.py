@@ -34,7 +34,7 @@ def read(file: TraceFile) -> Tables:
     tool, and without pyarrow."""
     if file.head.startswith(_PARQUET):
         require("parquet", f"{file} is Parquet: to read it", TraceError)
-        from profscope.traces.parquet.reading import tables_in_file
+        from profscope.traces.parquet import tables_in_file
 
         return tables_in_file(file)
     if _has_packets(file):

@@ -251,7 +251,9 @@ def test_a_diff_stands_side_by_side(tmp_path: Path) -> None:
     names = ("matmul-1-stage.pftrace.gz", "matmul-3-stages-0.pftrace.gz")
     a, b = (load(DATA / "diff" / name) for name in names)
     table = diff(a, b)
-    page = Page(comparison_page(table, names, (a.metadata["sources"], b.metadata["sources"]), ["faster"]))
+    page = Page(
+        comparison_page(table, names, (a.metadata["sources"], b.metadata["sources"]), [("faster", "rows")])
+    )
     assert "faster." in page.text
     loop = table[(table["line_b"] == 33) & (table["kind"] != "async") & table["significant"]]["change"].sum()
     assert f"{loop / 1e6:.2f} M" in page.text
