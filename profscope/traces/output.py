@@ -125,7 +125,7 @@ class PieceFile:
 
 
 def gzip_end(end: bytes) -> bytes:
-    """The last bytes of a file `PieceFile` wrote whose last piece was `end`; 8 bytes of checks follow them."""
+    """The last bytes of a file of `PieceFile` whose last piece was `end`; 8 bytes of checks follow them."""
     return _deflated(end, zlib.Z_FINISH)
 
 

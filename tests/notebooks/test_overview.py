@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 import profscope
-from profscope.analysis.findings import findings_frame
 from profscope.errors import DrawError
 from profscope.profiles import Profile, load
 from profscope.traces.html import notebook
@@ -93,14 +92,6 @@ def test_a_table_without_findings_says_so() -> None:
     for name in ("finding", "evidence", "advice"):
         assert str(found[name].iloc[0]) in " ".join(repr(found).split())
     assert repr(found[["finding", "line"]]) == repr(pd.DataFrame(found[["finding", "line"]]))
-
-
-def test_findings_of_nothing_recorded_say_so() -> None:
-    prof = load(DATA / "compiled_model.pftrace.gz")
-    tables = prof.tables
-    nothing = replace(tables, launches=tables.launches.iloc[:0])
-    for said in (repr(findings_frame(nothing, [])), shown_html(findings_frame(nothing, []))):
-        assert said.startswith("No findings: no launch was recorded.")
 
 
 def test_findings_are_a_table_whose_sentences_are_whole() -> None:

@@ -87,15 +87,6 @@ def test_a_part_of_the_time(specialised: Profile) -> None:
             specialised.plot.timeline(between=wrong)
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_launch_that_took_no_time_can_be_drawn(regular: Profile) -> None:
-    """Its clock stood still: all times are the same."""
-    still = dict.fromkeys(("start_ns", "start_cycle", "duration_ns", "duration_cycles"), 0)
-    launches = regular.launches.assign(start_ns=0, end_ns=0)
-    prof = Profile.of(replace(regular.tables, df=regular.tables.df.assign(**still), launches=launches))
-    assert "launch 0, CTA" in said(prof.plot.timeline())
-
-
 def emulated(profile: Profile) -> Profile:
     return Profile.of(replace(profile.tables, metadata=profile_metadata("emulator")))
 

@@ -12,8 +12,6 @@ from profscope.evidence.tables import Evidence, evidence, with_evidence
 from profscope.profiles import Profile
 from profscope.store.chunks import SpoolWriter
 from profscope.traces.merging import Part, merged
-from profscope.traces.selecting import selected
-from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.header import render_top
 from tests.support.h200_evidence import counted, values
 from tests.support.models import shown
@@ -72,11 +70,6 @@ def test_counts_of_ranks_add_up_and_counters_are_of_the_first() -> None:
     assert whole.metadata["evidence"] == {**ENTRY, "kernels": {KERNEL: {"counts": 2, "counters": 24}}}
 
 
-def test_a_part_has_the_evidence_of_its_kernels() -> None:
-    assert len(selected(TABLES, TraceFilter(kernels=KERNEL)).counts) == len(PROFILE.counts)
-    assert len(selected(TABLES, TraceFilter(launch=0)).counters) == 0
-
-
 def test_views_say_in_one_line_what_binds_a_kernel() -> None:
     top = [line.plain for line in render_top(shown(PROFILE), 100)]
     assert any(f"{KERNEL} is bound by L2 (94 %)" in line for line in top)
@@ -97,20 +90,3 @@ def test_diff_tells_counters_that_changed() -> None:
     (note,) = [note for note in table.attrs["notes"] if "counters" in note]
     assert note.startswith(f"{KERNEL}: counters: dram_read +40 %, l2_hit_rate ")
     assert profscope.diff(PROFILE, PROFILE).attrs["counters"] == []
-
-
-def test_diff_tells_counters_that_were_0() -> None:
-    """No percentage says by how much."""
-    counters = TABLES.counters
-    names = ("dram_read", "instructions")
-    was = counters["counter"].isin(names)
-    assert set(names) <= set(counters["counter"])
-    nothing = replace(TABLES, counters=counters.assign(value=counters["value"].where(~was, 0.0)))
-    table = profscope.diff(Profile.of(nothing), PROFILE)
-    assert [(row["counter"], row["a"], row["change"]) for row in table.attrs["counters"]] == [
-        (name, 0.0, None) for name in names
-    ]
-    (note,) = [note for note in table.attrs["notes"] if "counters" in note]
-    values = counters.set_index("counter")
-    texts = [f"{name} 0 to {values['value'][name]:,.0f} {values['unit'][name]}" for name in names]
-    assert note == f"{KERNEL}: counters: {', '.join(texts)}"

@@ -99,17 +99,10 @@ def test_proton_launches_of_newer_versions(tmp_path: Path) -> None:
 
 KINETO_ODDITIES: dict[str, tuple[dict[str, Any], str]] = {
     "negative": ({"dur": -5}, "1 kernel left out: a negative duration (1)"),
-    "nan": ({"dur": float("nan")}, "1 kernel left out: no time (1)"),
-    "infinite": ({"dur": float("inf")}, "1 kernel left out: no time (1)"),
     "null": ({"dur": None}, "1 kernel left out: no time (1)"),
-    "236 years": ({"dur": 236 * 365 * 86_400e6}, "1 kernel left out: a duration of more than a week (1)"),
-    "no begin": ({"ts": "soon"}, "1 kernel left out: no time (1)"),
     "far begin": ({"ts": 1e30}, "1 kernel left out: no time (1)"),
     "next year": ({"ts": 3e13}, "1 kernel left out: a time more than a week from the others' (1)"),
-    "no args": ({"args": None}, ""),
-    "args as text": ({"args": "x"}, ""),
     "null grid": ({"args": {"grid": None, "block": [128, 1, 1], "stream": 7}}, "unknown: the grid of 1"),
-    "large grid": ({"args": {"grid": [1 << 40, 1, 1], "stream": 7}}, "unknown: the grid of 1"),
     "two entries": ({"args": {"grid": [8, 4], "block": [128, 1, 1], "stream": 7}}, ""),
     "stream as text": ({"args": {"grid": [8, 1, 1], "stream": "stream 7"}}, ""),
     "no stream": ({"args": {"grid": [8, 1, 1], "stream": {}}}, "unknown: the stream of 1"),
@@ -140,26 +133,6 @@ def test_one_odd_kernel_does_not_refuse_a_kineto_trace(oddity: str, tmp_path: Pa
         assert odd["kernel"] == "add?"
     profile.save(tmp_path / "again.pftrace.gz")
     assert_frame_equal(profscope.profiles.load(tmp_path / "again.pftrace.gz").launches, launches)
-
-
-def test_proton_launches_as_an_array_without_arguments(tmp_path: Path) -> None:
-    kernel = {"name": "add", "cat": "kernel", "ph": "X", "pid": 0, "ts": 1.5, "dur": 0.5}
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 0, "tid": 7, "name": "thread_name"},
-        kernel | {"tid": "stream 13", "args": {"call_stack": ["ROOT", "add"]}},
-        kernel | {"tid": 7, "ts": 3.0},
-        kernel | {"tid": 7, "args": None, "ts": 4.0, "dur": -1},
-        kernel | {"tid": [], "ts": 5.0},
-    ]
-    (tmp_path / "t.json").write_text(json.dumps(events))
-    profile = profscope.profiles.load(tmp_path / "t.json")
-    assert profile.launches[["stream", "start_ns", "end_ns"]].to_numpy().tolist() == [
-        [13, 1500, 2000], [7, 3000, 3500], [0, 5000, 5500],
-    ]  # fmt: skip
-    assert profile.metadata["tool"] == "proton"
-    assert profile.metadata["notes"][1:] == [
-        "What cannot be read: 1 kernel left out: a negative duration (1); unknown: the stream of 1."
-    ]
 
 
 @pytest.mark.parametrize(

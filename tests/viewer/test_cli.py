@@ -112,13 +112,6 @@ def test_an_empty_profile_says_what_to_check(tmp_path: Path) -> None:
     assert said.startswith("No launches recorded: all of it was left out\n")
 
 
-def test_launches_without_spans(tmp_path: Path) -> None:
-    Profile(launches=regular_profile().launches, metadata=profile_metadata()).save(tmp_path / "t.json")
-    done = run(str(tmp_path / "t.json"))
-    assert done.returncode == 0
-    assert "No spans were recorded in these launches" in done.stdout
-
-
 def test_drops_and_notes_are_shown(tmp_path: Path) -> None:
     profile = regular_profile()
     launches = profile.launches.assign(dropped=profile.launches["dropped"] + 50)
@@ -153,36 +146,6 @@ def test_json_is_the_same_data(trace: str) -> None:
     wait = next(row for row in view["tables"][0]["rows"] if row["scope"] == "wait")
     assert wait["count"] == 384
     assert len(view["timeline"]["lanes"]) == 4
-
-
-def test_only_text_leaves_kernels_out_and_says_so(tmp_path: Path) -> None:
-    path = str(tmp_path / "six.pftrace")
-    names = ("branch_in_loop", "softmax", "layer_norm", "noinline", "nested_loops", "attention")
-    captured(*(f"{name}-light-0" for name in names)).save(path)
-    kernels = {*load(path).launches["kernel"]}
-    assert len(kernels) == 6
-    for shown in ((), ("--show", "scopes,tree,lines")):
-        view = json.loads(run(path, "--format", "json", *shown).stdout)
-        assert {entry["kernel"] for entry in view["kernels"] if entry["lines"]} == kernels
-        assert {table["kernel"] for table in view["tables"]} == kernels
-        assert {tree["kernel"] for tree in view["trees"]} == kernels
-    sources = json.loads(run(path, "--source", "--format", "json").stdout)
-    assert {source["kernel"] for source in sources} == kernels
-    assert {*pd.read_csv(io.StringIO(run(path, "--source", "--format", "csv").stdout))["kernel"]} == kernels
-    assert "1 more kernels with spans; --kernels shows them" in run(path, "--show", "scopes").stdout
-    assert "1 more kernels; --kernels shows one of them." in run(path, "--source").stdout
-    last = sources[-1]["blocks"][0]["lines"][0]["line"]
-    assert run(path, "--source", str(last)).returncode == 0
-
-
-def test_all_of_the_header_is_shown_on_request(trace: str) -> None:
-    lines = run(trace, "--show", "header").stdout.splitlines()
-    names = [line[:10].rstrip() for line in lines if not line.startswith(" ")]
-    assert names == ["Verdict", "Trace", "Device", "Versions", "Records"]
-    assert "--show header" in " ".join(run(trace).stdout.split())
-    both = run(trace, "--show", "kernels,header").stdout
-    assert both.startswith("\n".join(lines) + "\n\nkernels\n  launch time: first")
-    assert run(trace, "--show", "header", "--format", "csv").returncode == 2
 
 
 def test_the_report_is_that_of_what_is_chosen(trace: str) -> None:
@@ -287,12 +250,6 @@ def coloured(trace: str, **variables: str) -> str:
         return run(trace).stdout
 
 
-def test_no_color_is_heeded(trace: str) -> None:
-    colour = re.compile(r"\x1b\[[0-9;]*\b(3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
-    assert colour.search(coloured(trace))
-    assert not colour.search(coloured(trace, NO_COLOR="1"))
-
-
 def test_a_scope_has_the_colour_that_it_has_in_the_report(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     profile = captured("attention-heavy-0")
@@ -343,17 +300,6 @@ def test_a_choice_restricts_all_that_is_shown(tmp_path: Path) -> None:
     assert [row["kernel"] for row in view["kernels"]] == ["busy"]
     assert (view["header"]["kernels"], view["header"]["launches"]) == (1, 1)
     assert view["header"]["spans"] * 2 == view["all_spans"]
-
-
-def test_kernels_without_spans_inside_are_named(tmp_path: Path) -> None:
-    one = regular_profile(launches=1, ctas=2)
-    roots = one.df[one.df["depth"] == 0].reset_index(drop=True)
-    metadata = profile_metadata(options={"instrument": "light", "measure": "issue"})
-    Profile(roots, one.launches, metadata).save(tmp_path / "t.json")
-    done = run(str(tmp_path / "t.json"))
-    said = " ".join(done.stdout.split())
-    how = "`profscope run --instrument default` records loads, stores, waits and MMAs"
-    assert f"No spans inside matmul_kernel; {how}" in said
 
 
 @pytest.mark.parametrize(

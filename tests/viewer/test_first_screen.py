@@ -78,20 +78,6 @@ def test_figures_are_those_of_a_screen_with_percentiles(tmp_path: Path) -> None:
     assert first == with_scopes
 
 
-def test_what_a_figure_is_of_stands_beside_it(tmp_path: Path) -> None:
-    file = str(tmp_path / "t.json")
-    of_two_ranks().save(file)
-    top, *parts = run(file, "--width", "200").stdout.split("\n\n")
-    assert top.startswith("Recorded  2 kernels of 2 ranks: 3 launches, ")
-    kernels, tree, timeline = (
-        next(part for part in parts if said in part.splitlines()[0])
-        for said in ("kernels  launch time: first", ", spans on loads end at their issue", " on SM ")
-    )
-    assert re.search(r"cost included, timestamps \+-\d+ ns$", kernels.splitlines()[0])
-    assert " of warp time, recording time subtracted, " in tree.splitlines()[0]
-    assert timeline.splitlines()[0].endswith(", as read")
-
-
 def test_a_finding_has_one_percentage_in_every_view(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,15 +161,3 @@ def test_ctrl_c_does_not_wait_for_imports(error: type[BaseException]) -> None:
         raise error
     assert seen == ([] if error is KeyboardInterrupt else [False])
     go_on.set()
-
-
-def test_of_many_kernels_how_the_longest_were_launched_and_how_many_are_left() -> None:
-    def launched(*words: str) -> str:
-        said = " ".join(run(str(DATA / "compiled_model.pftrace.gz"), *words).stdout.split())
-        return re.split(r" (?:Verdict|Versions) ", said.partition("Launched ")[2])[0]
-
-    kernels = load(DATA / "compiled_model.pftrace.gz").launches["kernel"].nunique()
-    assert (launched().count(" by a grid of "), kernels) == (4, 18)
-    assert launched().endswith("; 14 more kernels in --show header")
-    assert launched("--show", "header").count(" by a grid of ") == 18
-    assert "more kernel" not in launched("--show", "header")

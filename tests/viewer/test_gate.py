@@ -168,16 +168,6 @@ def test_an_unchanged_program_passes_however_often_it_launches(
     assert " in B, 3 and 5 launches; no launch changed" in " ".join(text.split())
 
 
-def test_more_launches_of_one_size_are_no_regression(gate: Any) -> None:
-    """The mean of all launches would grow: a large launch takes longer than a small one."""
-    status, shown, _ = gate(*((*row_sums(3000, large, 128), *row_sums(4, 2, 128)) for large in (2, 3)))
-    assert status == 0
-    large, small = sorted(shown["kernels"], key=lambda each: -int(each["grid_a"]))
-    assert (large["grid_a"], large["grid_b"], large["configuration"]) == ("3000", "3000", "grid 3000")
-    assert (small["grid_a"], small["configuration"]) == ("4", "grid 4")
-    assert large["launch"]["self_a"] > small["launch"]["self_a"]
-
-
 def test_a_slower_kernel_is_not_hidden_by_small_launches(gate: Any) -> None:
     def program(columns: int, small: int) -> Launches:
         return (*row_sums(64, 2, columns), *row_sums(4, small, columns // 4))
@@ -185,16 +175,6 @@ def test_a_slower_kernel_is_not_hidden_by_small_launches(gate: Any) -> None:
     status, shown, _ = gate(program(4096, 2), program(6144, 12))
     assert status == 3
     assert all(each["regressed"] for each in shown["kernels"])
-
-
-def test_a_kernel_in_another_module_is_the_same_one(gate: Any) -> None:
-    moved = "gate_kernels_moved"
-    status, shown, errors = gate(both(), both(module=moved))
-    assert (status, errors) == (0, "")
-    assert {each["differs"] for each in shown["kernels"]} == {"module gate_kernels -> gate_kernels_moved"}
-    assert {each["launch"]["status"] for each in shown["kernels"]} == {"same"}
-    status, _, _ = gate(both(), both(stages=1, module=moved))
-    assert status == 3
 
 
 def test_what_is_in_one_program_only_is_not_judged(gate: Any) -> None:

@@ -105,17 +105,6 @@ def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
         assert load(part).measures == "issue"
 
 
-def test_notes_on_kernels_that_are_not_shown_are_left_out() -> None:
-    whole = regular_profile(launches=2, ctas=1, warps=1)
-    launches = whole.launches.assign(kernel=["matmul_kernel", "other"])
-    df = whole.tables.df[whole.tables.df["launch"] == 0]
-    notes = ["other: 3 launches ran bare", "other #1: no time", "matmul_kernel: kept", "the GPU was idle: so"]
-    profile = Profile(df, launches, whole.metadata | {"notes": notes})
-    shown = part_of(profile, TraceFilter(kernels="^matmul"))
-    assert shown.metadata["notes"] == notes[2:]
-    assert profile.report()["header"]["notes"][0] == notes[3]
-
-
 @pytest.mark.parametrize("flag", quick(["--cta", "--warp"], ["--cta"]))
 def test_a_look_at_a_part_of_launches_changes_no_verdict(
     flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

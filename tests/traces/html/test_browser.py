@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,29 +85,6 @@ def test_a_selection_has_the_right_totals(page: Any, profile: Profile) -> None:
     ask(page, "(t.range = null, t.panel.show())")
 
 
-def test_keys_zoom_pan_and_fit(page: Any) -> None:
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    def held(key: str, until: str) -> None:
-        """However slowly a busy machine draws."""
-        ActionChains(page).key_down(key).perform()
-        WebDriverWait(page, 20).until(lambda _: ask(page, until))
-        ActionChains(page).key_up(key).perform()
-
-    size = "t.to - t.from"
-    ask(page, "t.fit()")
-    whole = ask(page, size)
-    page.find_element("css selector", "canvas.canvas").send_keys("")
-    held("w", f"{size} < {0.7 * whole}")
-    near = ask(page, size)
-    begin = ask(page, "t.from")
-    held("d", f"t.from > {begin}")
-    assert ask(page, size) == pytest.approx(near)
-    keys(page, "f")
-    assert ask(page, size) == pytest.approx(whole)
-
-
 def test_semantic_zoom_goes_out_and_in(page: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -151,19 +127,6 @@ def test_a_finding_leads_to_its_line_and_cta(page: Any, profile: Profile) -> Non
     assert ask(page, "t.profile.sites.line[t.profile.spans.site[t.chosen.item]]") == line
 
 
-def test_histograms_count_every_span(page: Any, profile: Profile) -> None:
-    totals = page.execute_script(
-        "const [kernel] = profscope.timeline.profile.facts.kernels;"
-        "return kernel.histograms.map(([, , counts]) => counts.reduce((a, b) => a + b))"
-    )
-    assert sum(totals) == len(profile.df)
-    charts = page.execute_script(
-        "return [...document.querySelectorAll('.plot')].map((p) => p.children.length)"
-    )
-    assert len(charts) == 5
-    assert all(charts)
-
-
 def test_the_program_stands_around_the_launches(driver: Any, tmp_path: Path) -> None:
     """Scopes and events of the host, and streams of the GPU: named, searched, and a kernel leads inside."""
     from selenium.webdriver.common.keys import Keys
@@ -193,32 +156,6 @@ def test_the_program_stands_around_the_launches(driver: Any, tmp_path: Path) -> 
     assert ask(driver, "document.documentElement.scrollWidth <= window.innerWidth")
 
 
-def test_paper_and_narrow_screens_leave_nothing_out(page: Any) -> None:
-    closed = (
-        "return document.querySelectorAll('details.verdict:not([open]), details.row.hot:not([open])').length"
-    )
-    before = page.execute_script(closed)
-    page.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.execute_script(closed) == 0 < before
-    assert ask(page, "document.documentElement.dataset.theme") == "light"
-    assert ask(page, "t.width === t.canvas.width && t.width <= 700")
-    page.execute_script("window.dispatchEvent(new Event('afterprint'))")
-    assert page.execute_script(closed) == before
-    assert ask(page, "t.width") > 1000
-    size = page.get_window_size()
-    page.set_window_size(600, 900)
-    seen = [each.text for each in page.find_elements("css selector", ".row > summary > .n")]
-    page.set_window_size(size["width"], size["height"])
-    assert len(seen) > 4
-    assert all(seen)
-    phone = {"width": 340, "height": 800, "deviceScaleFactor": 1, "mobile": False}  # no window is as narrow
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
-    try:
-        assert ask(page, "document.documentElement.scrollWidth <= 340")
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
 def test_hostile_names_are_only_names(driver: Any, tmp_path: Path) -> None:
     profile = regular_profile(2, 6, 2, 3)
     df, launches = profile.tables.df, profile.launches
@@ -246,23 +183,6 @@ def test_hostile_names_are_only_names(driver: Any, tmp_path: Path) -> None:
     assert driver.execute_script("return document.images.length") == 0
     assert "evil" not in driver.title.replace(EVIL, "")
     assert EVIL in driver.find_element("css selector", "h1").text
-
-
-def test_the_head_leads_to_the_source_of_the_kernel_that_is_shown(driver: Any, tmp_path: Path) -> None:
-    tables = regular_profile(2, 4, 2, 3).tables
-    names = ["first_kernel", "second_kernel"]
-    kernel = pd.Categorical([names[launch] for launch in tables.df["launch"]])
-    launches = tables.launches.assign(kernel=pd.Series(names, dtype="str"))
-    Profile.of(replace(tables, df=tables.df.assign(kernel=kernel), launches=launches)).save(
-        tmp_path / "t.html"
-    )
-    opened(driver, tmp_path / "t.html")
-    for number in (1, 0):
-        click(driver, f"button.kernel[data-kernel='{number}']")
-        click(driver, "nav a[href='#source']")
-        shown = driver.find_element("id", "source")
-        assert shown.is_displayed()
-        assert shown.find_element("xpath", "..").get_attribute("data-kernel") == str(number)
 
 
 _FIGURES = """

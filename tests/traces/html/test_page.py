@@ -10,11 +10,9 @@ from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,9 +24,7 @@ from profscope.profiles import Profile, diff, load
 from profscope.schema import Tables
 from profscope.traces.html.comparison import comparison_page, side_by_side
 from profscope.traces.html.document import json_block
-from profscope.traces.html.facts import best_places
 from profscope.traces.html.figures import duration_text
-from profscope.traces.html.spans import ctas_of, known_sites, times
 from tests.support.around import program
 from tests.support.command_line import run
 from tests.support.examples import examples
@@ -117,14 +113,6 @@ def test_a_bar_adds_up_to_the_time_of_the_kernel(tmp_path: Path) -> None:
     assert "no PC samples: session(evidence=True) takes some" in page
 
 
-def test_the_source_stands_in_it_as_text(matmul: Page) -> None:
-    profile = load(DATA / "diff" / "matmul-1-stage.pftrace.gz")
-    (source,) = profile.metadata["sources"]
-    code = re.sub(r"\s+", "", "".join(matmul.texts))
-    for line in source["text"].splitlines():
-        assert re.sub(r"\s+", "", line) in code
-
-
 @settings(max_examples=examples(20), deadline=None)
 @given(profile=profiles(names=HOSTILE, max_actions=6))
 def test_no_name_becomes_markup(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -179,24 +167,6 @@ def test_spans_are_read_back_as_they_were(tmp_path: Path) -> None:
     np.testing.assert_array_equal(flights + columns["wait"], df["wait"].to_numpy()[flights])
 
 
-def test_a_finding_is_shown_in_a_cta_of_its_own_kernel() -> None:
-    """Another kernel has ops at the line. This one has a loop there, the longest in the last CTA."""
-    tables = regular_profile(2, 3, 1, 2).tables
-    df, names = tables.df, np.array(["matmul_kernel", "other_kernel"])
-    is_loop, launch = (df["kind"] == "loop").to_numpy(), df["launch"].to_numpy()
-    line = df["line"].where(launch == 0, 22)
-    df = df.assign(kernel=pd.Categorical(names[launch]), line=line)
-    tables = replace(tables, df=df, launches=tables.launches.assign(kernel=pd.Categorical(names)))
-    start, duration = times(tables)
-    duration = np.where(is_loop & (df["cta"] < 2), duration // 2, duration)
-    finding = SimpleNamespace(finding="exposed-load", line=22, file=df["file"][0])
-    entry = SimpleNamespace(findings=[finding])
-    kernel: Any = SimpleNamespace(kernel="matmul_kernel", variant=0, entry=entry)
-    ctas, sites = ctas_of(tables, start, duration), known_sites(tables, duration)
-    (place,) = best_places(kernel, ctas, tables.launches, sites, duration)
-    assert (place["cta"], ctas.launch[place["at"]]) == (2, 0)
-
-
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
@@ -225,26 +195,6 @@ def test_a_histogram_is_of_what_is_judged(tmp_path: Path) -> None:
             told.update({first + at: count for at, count in enumerate(counts) if count})
         eighths = np.rint(8 * np.log2(np.maximum(profile.df["duration_ns"][own], 1)))  # of a doubling
         assert told == Counter(eighths.astype(int).tolist())
-
-
-def test_cycles_of_the_emulator_are_no_time(tmp_path: Path) -> None:
-    profile = regular_profile(1, 4, 2, 3)
-    metadata = {**profile.metadata, "backend": "emulator"}
-    page = page_of(Profile.of(replace(profile.tables, metadata=metadata)), tmp_path)
-    assert "EMULATED" in page.text
-    assert page.facts["unit"] == "cycles"
-    assert not re.search(r"\d (ns|us|ms)\b", page.text)
-
-
-def test_a_million_spans_fit(tmp_path: Path) -> None:
-    """Of as many spans as a page takes at most; on fewer, and by the span."""
-    profile = regular_profile(1, 240, 4, 20, sms=132)
-    profile.save(tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    packed = re.search(r'id="data">([^<]*)<', text)
-    assert packed is not None
-    assert len(packed[1]) / len(profile.df) < 5.0
-    assert len(text) - len(packed[1]) < 600_000
 
 
 def test_a_diff_stands_side_by_side(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from profscope.profiles import Profile
 from profscope.traces.tracks import Tracks, assign_tracks, drawn_name, row_devices
-from tests.support.processor import SPAN_KINDS, Processor, ProcessorError
+from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.profiles import payloads, profiles, regular_profile
 from tests.support.quick import quick
 
@@ -161,17 +161,3 @@ def test_times_are_exact_to_the_nanosecond(digits: int, tmp_path: Path, processo
     df["duration_ns"] = np.append(np.diff(df["start_ns"]), 1) // 2
     changed = Profile(df, profile.launches, profile.metadata)
     assert_read_exactly(processor, tmp_path / "trace.json", changed)
-
-
-def test_the_harness_finds_faults(tmp_path: Path, processor: Processor) -> None:
-    """Overlapping slices on one track are an error to Perfetto, and the harness reports it."""
-    event = '{"name":"a","ph":"X","pid":1,"tid":2,"ts":%d,"dur":10}'
-    (tmp_path / "bad.json").write_text(f'{{"traceEvents":[{event % 0},{event % 5}]}}')
-    processor.load(tmp_path / "bad.json")
-    assert processor.errors()
-    (tmp_path / "good.json").write_text(f'{{"traceEvents":[{event % 0},{event % 10}]}}')
-    processor.load(tmp_path / "good.json")
-    assert processor.errors() == []
-    (tmp_path / "broken.json").write_text(f'{{"traceEvents":[{event % 0}')
-    with pytest.raises(ProcessorError, match="incomplete"):
-        processor.load(tmp_path / "broken.json")

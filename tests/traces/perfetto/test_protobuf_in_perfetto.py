@@ -149,18 +149,6 @@ def test_many_names_and_values(tmp_path: Path, processor: Processor) -> None:
     assert sorted(found) == sorted(zip(*(df[name] for name in ("scope", *names)), strict=True))
 
 
-def test_a_wait_ends_many(tmp_path: Path, processor: Processor) -> None:
-    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=60)
-    df = profile.tables.df
-    flying = np.flatnonzero(df["scope"].isin(["load A", "load B"]))
-    wait = int(df.index[df["scope"] == "store"][0])
-    df["kind"] = df["kind"].cat.add_categories("async")
-    df.loc[flying, "kind"] = "async"
-    df.loc[flying, "wait"] = wait
-    df.loc[flying, "duration_ns"] = df["start_ns"][wait] + df["duration_ns"][wait] - df["start_ns"][flying]
-    assert_read_exactly(processor, tmp_path / "trace.pftrace", Profile(df, profile.launches))
-
-
 @pytest.mark.parametrize(
     "name", ["kineto.json", "proton_inside.chrome_trace", "proton_launches.chrome_trace"]
 )
