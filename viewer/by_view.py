@@ -15,7 +15,7 @@ from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from profscope.viewer.grid import Column, grid, heading
 from profscope.viewer.header import EMULATED
-from profscope.viewer.outlet import noted, print_csv, print_json, print_lines, text_width
+from profscope.viewer.outlet import TABLES, noted, print_json, print_lines, print_rows, text_width
 from profscope.viewer.units import (
     NO_TIME,
     count_text,
@@ -50,8 +50,8 @@ def show(profile: Profile, options: argparse.Namespace) -> None:
     if options.format == "json":
         print_json([vars(row) for row in rows[: options.top or None]])
         return
-    if options.format == "csv":
-        print_csv([{**vars(row), "unit": unit} for row in rows[: options.top or None]])
+    if options.format in TABLES:
+        print_rows([{**vars(row), "unit": unit} for row in rows[: options.top or None]], options.format)
         return
     width = text_width(options.width)
     lines = [Text(EMULATED, style="bold black on yellow")] if profile.emulated else []

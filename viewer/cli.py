@@ -118,8 +118,8 @@ def _called(view: str, shown: Sequence[str]) -> str:
 
 
 def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """CSV is one table."""
-    if options.format == "csv" and options.view in ("", "show"):
+    """CSV and Markdown are one table."""
+    if options.format in ("csv", "md") and options.view in ("", "show"):
         tables = [name for name in SECTIONS if name not in NO_TABLE]
         if options.view == "" or len(options.show) != 1 or options.show[0] in NO_TABLE:
             names = ", ".join(tables)
@@ -200,7 +200,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--top",
         type=count,
         metavar="N",
-        help="rows of each table, or instructions of each line; 0: all (default: 20; csv: all; "
+        help="rows of each table, or instructions of each line; 0: all (default: 20; csv and md: all; "
         "report: what 20,000 characters hold)",
     )
     form.add_argument(
@@ -214,7 +214,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="table",
-        help="json, csv: exact figures, csv of one table; report: JSON for programs; "
+        help="json, csv, md: exact figures, csv and md of one table; report: JSON for programs; "
         "collapsed: stacks for flame graphs (default: table)",
     )
 

@@ -64,7 +64,7 @@ SORTS = ("self", "total", "count", "mean", "max", "share", "name")
 WHOLE_FORMATS = ("report", "collapsed")
 """Of FORMATS, those of all that is chosen, in which there is one view only."""
 
-FORMATS = ("table", "json", "csv", *WHOLE_FORMATS)
+FORMATS = ("table", "json", "csv", "md", *WHOLE_FORMATS)
 
 
 TIME = r"(?:(\d+(?:\.\d*)?|\.\d+)([a-zA-Z]*))?"

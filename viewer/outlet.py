@@ -1,4 +1,4 @@
-"""Where views are printed: as text, JSON or CSV."""
+"""Where views are printed: as text, JSON, CSV or Markdown."""
 
 import csv
 import json
@@ -14,7 +14,13 @@ from profscope.viewer.grid import wrap
 from profscope.viewer.option_types import LEAST_WIDTH
 from profscope.viewer.units import printable
 
-__all__ = ["Row", "noted", "print_csv", "print_json", "print_lines", "text_width"]
+__all__ = ["TABLES", "Row", "noted", "print_json", "print_lines", "print_rows", "text_width"]
+
+TABLES = ("csv", "md")
+"""Those that print one table."""
+
+_ESCAPES = str.maketrans({mark: "\\" + mark for mark in "\\|`*_<>[]"})
+"""What a name has of Markdown's marks is not read as such."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -41,19 +47,20 @@ def print_json(document: Any) -> None:
     sys.stdout.write("\n")
 
 
-def print_csv(rows: Sequence[Row]) -> None:
-    """Print a table, figures exact. What is missing is empty; a list or dict is JSON; before a text that
-    spreadsheets would take for a formula stands an apostrophe."""
+def print_rows(rows: Sequence[Row], form: str) -> None:
+    """Print a table, figures exact. form: "csv" or "md". What is missing is empty; a list or dict is JSON.
+
+    In CSV an apostrophe stands before a text that spreadsheets would take for a formula.
+    """
     names = list(dict.fromkeys(name for row in rows for name in row))
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(map(_no_formula, names))
-    for row in rows:
-        cells = [_cell(row.get(name)) for name in names]
-        texts = [isinstance(row.get(name), str) for name in names]
-        writer.writerow(
-            _no_formula(cell) if is_text else cell for cell, is_text in zip(cells, texts, strict=True)
-        )
+    if form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(map(_no_formula, names))
+        writer.writerows([_csv_cell(row.get(name)) for name in names] for row in rows)
+        return
+    for cells in [names, ["---"] * len(names), *([_cell(row.get(name)) for name in names] for row in rows)]:
+        sys.stdout.write("| " + " | ".join(cell.translate(_ESCAPES) for cell in cells) + " |\n")
 
 
 def noted(text: str, width: int) -> list[Text]:
@@ -67,6 +74,10 @@ def _cell(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value)
     return printable(str(value))
+
+
+def _csv_cell(value: Any) -> str:
+    return _no_formula(_cell(value)) if isinstance(value, str) else _cell(value)
 
 
 def _no_formula(text: str) -> str:

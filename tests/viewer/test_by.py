@@ -76,6 +76,13 @@ def test_top_cuts_every_form_and_a_table_for_programs_has_all_without_it(trace: 
     assert len(run(trace, "--show", "scopes", "--format", "csv", "--top", "1").stdout.splitlines()) == 2
 
 
+def test_markdown_escapes_what_names_have_of_marks(trace: str) -> None:
+    head, rule, *rows = run(trace, "--show", "scopes", "--format", "md").stdout.splitlines()
+    assert head.startswith("| kernel | variant | unit | scope |")
+    assert set(rule) <= set("| -")
+    assert rows[0].startswith("| matmul\\_kernel | 0 | ns | wait |")
+
+
 def test_lines_and_scopes_can_be_chosen(trace: str) -> None:
     rows = json.loads(run(trace, "--by", "scope", "--line", "matmul.py:26", "--format", "json").stdout)
     assert [row["key"] for row in rows] == ["wait"]
