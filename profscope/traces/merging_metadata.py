@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
-from operator import add, and_
+from operator import add, and_, itemgetter
 from typing import Any, Final, TypeAlias
 
 from profscope.evidence.subject import of_configurations
@@ -103,6 +103,9 @@ def merged_measured(
             }
         if told:
             merged[name] = reduce(rule, told.values())
+            if "binaries" in merged[name]:
+                binaries = sorted(merged[name]["binaries"], key=itemgetter("kernel", "variant", "binary"))
+                merged[name] = merged[name] | {"binaries": binaries}
             for said in ("not_measured", "why"):
                 texts = {rank: each.get(said) or [] for rank, each in told.items()}
                 if any(texts.values()):
