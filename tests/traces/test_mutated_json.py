@@ -103,7 +103,7 @@ def answer(path: Path) -> None:
     assert said.isprintable()
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(12))
 @given(choose=st.randoms(use_true_random=False))
 def test_a_spool_with_changed_json_answers_or_is_refused(spool: Path, choose: random.Random) -> None:
     stated = list(chunks(np.fromfile(spool, np.uint8)))
@@ -129,7 +129,7 @@ def rewritten(path: Path, stated: list[Chunk]) -> Path:
     return path
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(12))
 @given(choose=st.randoms(use_true_random=False))
 def test_a_trace_with_changed_metadata_answers_or_is_refused(
     traces: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory, choose: random.Random

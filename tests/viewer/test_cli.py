@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import profscope
 from profscope.analysis.model.entries import ProfileModel
 from profscope.profiles import Profile, load
 from profscope.traces.formats import newest_run
@@ -146,14 +145,6 @@ def test_json_is_the_same_data(trace: str) -> None:
     wait = next(row for row in view["tables"][0]["rows"] if row["scope"] == "wait")
     assert wait["count"] == 384
     assert len(view["timeline"]["lanes"]) == 4
-
-
-def test_the_report_is_that_of_what_is_chosen(trace: str) -> None:
-    profile = profscope.load(trace)
-    assert json.loads(run(trace, "--format", "report").stdout) == profile.report()
-    chosen = json.loads(run(trace, "--format", "report", "--launch", "1").stdout)
-    assert [each["launches"] for each in chosen["kernels"]] == [1]
-    assert run(trace, "--format", "report", "--by", "cta").returncode == 2
 
 
 def test_without_a_trace_the_newest_of_a_run_is_shown(

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from profscope.profiles import Profile
 from profscope.traces.chrome.text import json_text
+from tests.support.examples import examples
 from tests.support.profiles import profiles
 
 TIME = re.compile(r'"(?:ts|dur)": *(\d+)\.(\d+)[,}]')
@@ -24,6 +25,7 @@ def saved(profile: Profile, folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 @given(profiles())
+@settings(max_examples=examples(15))
 def test_form_of_the_file(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
     text, document = saved(profile, tmp_path_factory.mktemp("chrome"))
     lines = text.split("\n")

@@ -113,7 +113,7 @@ def test_a_bar_adds_up_to_the_time_of_the_kernel(tmp_path: Path) -> None:
     assert "no PC samples: session(evidence=True) takes some" in page
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(profile=profiles(names=HOSTILE, max_actions=6))
 def test_no_name_becomes_markup(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> None:
     page = page_of(profile, tmp_path_factory.mktemp("hostile"))
