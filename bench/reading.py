@@ -127,7 +127,7 @@ def many_launches(path: Path, spans_m: float, profile: Any) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from profscope.traces.parquet.columns import KEY, described, schema, span_table, write_options
+    from profscope.traces.parquet import KEY, described, schema, span_table, write_options
     from profscope.traces.profscope_object import object_text
 
     tables = profile.tables

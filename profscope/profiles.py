@@ -87,13 +87,13 @@ class Questions(abc.ABC):
         The page goes into the notebook's file with the cell's output: 0.2 MB, and 2 to 4 MB for a million
         spans. Outside of a notebook it raises DrawError, which says where to look instead.
         """
-        from profscope.notebooks.overview import show
+        from profscope.traces.html.notebook import show
 
         show(self.tables, height)
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows of it (docs/views.md)."""
-        from profscope.notebooks.overview import overview
+        from profscope.traces.html.notebook import overview
 
         return overview(self.tables, describe(self.tables))
 

@@ -37,7 +37,7 @@ FLOORS = (
     ("profscope.evidence",),
     ("profscope.store",),
     ("profscope.traces",),
-    ("profscope.plotting", "profscope.notebooks"),
+    ("profscope.plotting",),
     ("profscope.device",),
     ("profscope.recording",),
     ("profscope.experiments",),

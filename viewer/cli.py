@@ -239,10 +239,7 @@ def _main(given: Sequence[str], tool: str) -> int:
         return diff_main(given[1:], tool if tool.endswith(" diff") else f"{tool} diff")
     options = parsed(given, tool)
     check_there(options.trace)
-    from profscope.viewer.own_process import imports_that_stay
-
-    with imports_that_stay("profscope.viewer.view"):
-        from profscope.viewer.view import show  # behind the command line: pandas and rich take their time
+    from profscope.viewer.view import show  # behind the command line: pandas and rich take their time
 
     show(options)
     return 0

@@ -26,7 +26,7 @@ from profscope.viewer.input import part_of, read
 from profscope.viewer.outlet import print_json, print_lines, text_width
 from profscope.viewer.units import count_text, duration_text, printable
 
-__all__ = ["Comparison", "KernelDiff", "RowDiff", "show"]
+__all__ = ["Comparison", "show"]
 
 MOST_NOT_JUDGED = 0.05
 """The part of either side's time that a gate leaves open."""
@@ -37,58 +37,27 @@ JUDGED = "--fail-above judges launches that recording has changed"
 ROWS = "self times summed over all warps: a row can grow while the launch gets shorter"
 
 
-@dataclass(frozen=True)
-class RowDiff:
-    """One row of `profscope.diff`, None where that has no value."""
+_PAGE = 120
+"""Columns of text on the page."""
 
-    scope: str
-    kind: str
-    file: str
-    line_a: int
-    line_b: int
-    call_path: str
-    status: str
-    significant: bool
-    change: float
-    percent: float | None
-    low: float
-    high: float
-    self_a: float
-    self_b: float
-    total_a: float
-    total_b: float
-    count_a: float
-    count_b: float
-    launches_a: int
-    launches_b: int
-
-
-@dataclass(frozen=True)
-class KernelDiff:
-    """A kernel's launches in A and in B. launch: its launches as a whole, None if their times are not known;
-    rows: those shown; `omitted` others were left out. The other fields are columns of `profscope.diff`.
-
-    regressed: whether it has become slower by more than was allowed, and that is no noise.
-    """
-
-    kernel: str
-    variant_a: int | None
-    variant_b: int | None
-    grid_a: str
-    grid_b: str
-    configuration: str
-    differs: str
-    says: str
-    regressed: bool
-    launch: RowDiff | None
-    rows: list[RowDiff]
-    omitted: int
+Row = dict[str, Any]
+_OF_KERNEL = ("kernel", "variant_a", "variant_b", "grid_a", "grid_b", "configuration", "differs")
+_OF_ROW = (
+    "scope", "kind", "file", "line_a", "line_b", "call_path", "status", "significant", "change", "percent",
+    "low", "high", "self_a", "self_b", "total_a", "total_b", "count_a", "count_b", "launches_a", "launches_b",
+)  # fmt: skip
+"""Columns of `profscope.diff`: of a kernel, and of a row."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """All that is shown. verdict_a, verdict_b: whether each side can be believed, in one line. program: the
-    entry of `profscope.diff`'s attrs. fail_above: in per cent, None if nothing was asked for."""
+    entry of `profscope.diff`'s attrs. fail_above: in per cent, None if nothing was asked for.
+
+    kernels: of each, `_OF_KERNEL`; what it `says` in a line; whether it has `regressed`: become slower by
+    more than was allowed, and that is no noise; its `launch` as a whole, None if its times are not known; the
+    `rows` that are shown, and how many are `omitted`.
+    """
 
     a: str
     b: str
@@ -100,12 +69,12 @@ class Comparison:
     not_measured: list[str]
     program: dict[str, Any]
     fail_above: float | None
-    kernels: list[KernelDiff]
+    kernels: list[dict[str, Any]]
 
     @property
     def has_regressed(self) -> bool:
         """Whether a kernel is slower than the gate allows."""
-        return any(kernel.regressed for kernel in self.kernels)
+        return any(kernel["regressed"] for kernel in self.kernels)
 
     @property
     def leaves_open(self) -> bool:
@@ -129,9 +98,7 @@ def show(options: argparse.Namespace) -> Comparison:
         return comparison
     for line in _not_judged(comparison):
         sys.stderr.write(f"{printable(line)}\n")
-    told = (
-        each.launch is not None and each.launch.status in ("same", "changed") for each in comparison.kernels
-    )
+    told = (each["launch"] and each["launch"]["status"] in ("same", "changed") for each in comparison.kernels)
     if not any(told):
         raise DiffError("--fail-above has nothing to judge: no kernel's launches have times in both traces")
     return comparison
@@ -161,13 +128,16 @@ def _comparison(options: argparse.Namespace) -> Comparison:
     with working("comparing two profiles"):
         table = differences(profiles[0].tables, profiles[1].tables)
     verdicts = [profile.verdict.headline for profile in profiles]
+    unit = table.attrs["unit"]
+    groups = table.groupby(list(COMPARED), sort=False, dropna=False)
+    kernels = [_kernel(rows, unit, options.top, options.fail_above) for _, rows in groups]
     if options.html:
         sources = (profiles[0].metadata.get("sources") or [], profiles[1].metadata.get("sources") or [])
         named = [_named(trace.name, verdict) for trace, verdict in zip(traces, verdicts, strict=True)]
-        page = comparison_page(table, (named[0], named[1]), sources, _distrusted(*verdicts))
+        tables = ["\n".join(line.plain for line in _table(each["rows"], unit, _PAGE)) for each in kernels]
+        says = [(kernel["says"], text) for kernel, text in zip(kernels, tables, strict=True)]
+        page = comparison_page(table, (named[0], named[1]), sources, says, _distrusted(*verdicts))
         write_page(options.html, page)
-    unit = table.attrs["unit"]
-    groups = table.groupby(list(COMPARED), sort=False, dropna=False)
     return Comparison(
         a=options.a if traces[0].name == traces[1].name else traces[0].name,
         b=options.b if traces[0].name == traces[1].name else traces[1].name,
@@ -179,56 +149,41 @@ def _comparison(options: argparse.Namespace) -> Comparison:
         not_measured=table.attrs["not_measured"],
         program=table.attrs["program"],
         fail_above=options.fail_above,
-        kernels=[_kernel(rows, unit, options.top, options.fail_above) for _, rows in groups],
+        kernels=kernels,
     )
 
 
-def _kernel(table: pd.DataFrame, unit: str, top: int, fail_above: float | None) -> KernelDiff:
-    first = table.iloc[0]
-    variant_a, variant_b = (
-        None if pd.isna(each) else int(each) for each in first[["variant_a", "variant_b"]]
-    )
-    rows = [_row(row) for row in table.to_dict("records")]
-    launch = rows.pop(0) if rows[0].kind == LAUNCH else None
-    slower = launch is not None and launch.significant and (launch.percent or 0.0) > (fail_above or 0.0)
-    return KernelDiff(
-        kernel=first["kernel"],
-        variant_a=variant_a,
-        variant_b=variant_b,
-        grid_a=first["grid_a"],
-        grid_b=first["grid_b"],
-        configuration=first["configuration"],
-        differs=first["differs"],
-        says=_says(launch, unit),
-        regressed=fail_above is not None and slower,
-        launch=launch,
-        rows=rows[: top or None],
-        omitted=max(len(rows) - top, 0) if top else 0,
-    )
+def _kernel(table: pd.DataFrame, unit: str, top: int, fail_above: float | None) -> dict[str, Any]:
+    values: list[Row] = table.astype(object).where(table.notna(), None).to_dict("records")  # type: ignore[assignment]
+    rows = [{name: row[name] for name in _OF_ROW} for row in values]
+    launch = rows.pop(0) if rows[0]["kind"] == LAUNCH else None
+    slower = launch is not None and launch["significant"] and (launch["percent"] or 0.0) > (fail_above or 0.0)
+    return {name: values[0][name] for name in _OF_KERNEL} | {
+        "says": _says(launch, unit),
+        "regressed": fail_above is not None and slower,
+        "launch": launch,
+        "rows": rows[: top or None],
+        "omitted": max(len(rows) - top, 0) if top else 0,
+    }
 
 
-def _row(row: dict[Any, Any]) -> RowDiff:
-    values = {name: row[name] for name in RowDiff.__dataclass_fields__}
-    return RowDiff(**{**values, "percent": None if pd.isna(row["percent"]) else row["percent"]})
-
-
-def _says(launch: RowDiff | None, unit: str) -> str:
+def _says(launch: Row | None, unit: str) -> str:
     """What became of a kernel, in one line: "12.3% slower (...), significant"."""
     if launch is None:
         return "the times of its launches are not known"
-    if launch.status in ("appeared", "gone"):
-        return "only in B" if launch.status == "appeared" else "only in A"
-    before, after = (f"{duration_text(each, unit)}" for each in (launch.self_a, launch.self_b))
+    if launch["status"] in ("appeared", "gone"):
+        return "only in B" if launch["status"] == "appeared" else "only in A"
+    before, after = (f"{duration_text(each, unit)}" for each in (launch["self_a"], launch["self_b"]))
     cycles = " cycles" if unit == "cycles" else ""
     times = f"mean launch {before} to {after}{cycles}"
-    if not launch.change:
+    if not launch["change"]:
         return f"the same, {times}"
-    scale = 100 / launch.self_a
-    word = "slower" if launch.change > 0 else "faster"
-    low, high = (f"{each * scale:+.1f}%" for each in (launch.low, launch.high))
+    scale = 100 / launch["self_a"]
+    word = "slower" if launch["change"] > 0 else "faster"
+    low, high = (f"{each * scale:+.1f}%" for each in (launch["low"], launch["high"]))
     interval = "" if low == high else f", 95% interval {low} to {high}"
-    told = "significant" if launch.significant else "within noise"
-    return f"{abs(launch.change) * scale:.1f}% {word} ({times}{interval}), {told}"
+    told = "significant" if launch["significant"] else "within noise"
+    return f"{abs(launch['change']) * scale:.1f}% {word} ({times}{interval}), {told}"
 
 
 def _render(comparison: Comparison, width: int) -> list[Text]:
@@ -240,7 +195,7 @@ def _render(comparison: Comparison, width: int) -> list[Text]:
     ]
     facts += [("Note", in_flags(note)) for note in comparison.notes]
     facts += [("Untested", in_flags(missing)) for missing in comparison.not_measured]
-    if any(kernel.rows for kernel in comparison.kernels):
+    if any(kernel["rows"] for kernel in comparison.kernels):
         facts.append(("Rows", ROWS))
     label = max(len(name) for name, _ in facts) + 2
     for name, text in facts:
@@ -272,57 +227,59 @@ def _distrusted(verdict_a: str, verdict_b: str) -> list[str]:
     return [side for side, verdict in verdicts.items() if verdict.startswith(DISTRUST)]
 
 
-def _render_kernel(kernel: KernelDiff, comparison: Comparison, width: int) -> list[Text]:
+def _render_kernel(kernel: dict[str, Any], comparison: Comparison, width: int) -> list[Text]:
     style = "bold"
     is_doubtful = bool(_distrusted(comparison.verdict_a, comparison.verdict_b))
-    is_change = kernel.launch is not None and kernel.launch.significant and kernel.launch.status == "changed"
-    if kernel.launch is not None and is_change and not is_doubtful:
-        style += " red" if kernel.launch.change > 0 else " green"
-    heading = heading_text(kernel.kernel, kernel.configuration, kernel.differs)
-    sentence = f"{printable(heading)}: {kernel.says}"
+    launch = kernel["launch"]
+    if launch and launch["significant"] and launch["status"] == "changed" and not is_doubtful:
+        style += " red" if launch["change"] > 0 else " green"
+    heading = heading_text(kernel["kernel"], kernel["configuration"], kernel["differs"])
+    sentence = f"{printable(heading)}: {kernel['says']}"
     lines = [Text(line, style=style) for line in wrap(sentence.split(" "), width)]
-    if kernel.regressed:
+    if kernel["regressed"]:
         lines.append(Text(f"That is more than --fail-above {comparison.fail_above:g}%.", style="bold red"))
-    if not kernel.rows:
+    if not kernel["rows"]:
         return lines
-    lines += _table(kernel.rows, comparison.unit, width)
-    if kernel.omitted:
-        lines.append(Text(f"{kernel.omitted} more rows; --top 0 shows them", style="dim"))
+    lines += _table(kernel["rows"], comparison.unit, width)
+    if kernel["omitted"]:
+        lines.append(Text(f"{kernel['omitted']} more rows; --top 0 shows them", style="dim"))
     return lines
 
 
-def _table(rows: Sequence[RowDiff], unit: str, width: int) -> list[Text]:
+def _table(rows: Sequence[Row], unit: str, width: int) -> list[Text]:
     columns = [Column("scope", "name"), Column("line", spare=1), Column("A", spare=2), Column("B", spare=2)]
     columns += [Column("change"), Column("%"), Column("least", spare=4), Column("most", spare=4)]
     columns += [Column("count", spare=6), Column("", "name")]
-    apart = told_apart([((row.scope, row.line_a, row.line_b), row.call_path) for row in rows])
+    apart = told_apart([((row["scope"], row["line_a"], row["line_b"]), row["call_path"]) for row in rows])
     cells = []
     for row, path in zip(rows, apart, strict=True):
-        in_flight = row.kind == "async"
-        times = (row.total_a, row.total_b) if in_flight else (row.self_a, row.self_b)
+        of = "total" if row["kind"] == "async" else "self"
+        times = row[f"{of}_a"], row[f"{of}_b"]
         before, after = (
             "-" if absent else duration_text(value, unit)
-            for value, absent in zip(times, (row.status == "appeared", row.status == "gone"), strict=True)
+            for value, absent in zip(
+                times, (row["status"] == "appeared", row["status"] == "gone"), strict=True
+            )
         )
-        changes = [_signed(each, unit) for each in (row.change, row.low, row.high)]
-        percent = "-" if row.percent is None else f"{row.percent:+.1f}"
-        counts = dict.fromkeys(count_text(round(each)) for each in (row.count_a, row.count_b) if each)
-        place = [printable(row.scope + path), _lines(row)]
-        told = status_text(row.status, row.change, significant=row.significant)
+        changes = [_signed(each, unit) for each in (row["change"], row["low"], row["high"])]
+        percent = "-" if row["percent"] is None else f"{row['percent']:+.1f}"
+        counts = dict.fromkeys(count_text(round(each)) for each in (row["count_a"], row["count_b"]) if each)
+        place = [printable(row["scope"] + path), _lines(row)]
+        told = status_text(row["status"], row["change"], significant=row["significant"])
         cells.append([*place, before, after, changes[0], percent, *changes[1:], ">".join(counts), told])
     styles = [_style(row) for row in rows]
     return grid(columns, cells, styles, width)
 
 
-def _style(row: RowDiff) -> str:
-    if not row.significant:
+def _style(row: Row) -> str:
+    if not row["significant"]:
         return "dim"
-    return "" if row.kind == "async" else "red" if row.change > 0 else "green"
+    return "" if row["kind"] == "async" else "red" if row["change"] > 0 else "green"
 
 
-def _lines(row: RowDiff) -> str:
+def _lines(row: Row) -> str:
     """ "24", or "24>26" where it has moved."""
-    known = [str(line) for line in (row.line_a, row.line_b) if line]
+    known = [str(line) for line in (row["line_a"], row["line_b"]) if line]
     return ">".join(dict.fromkeys(known))
 
 

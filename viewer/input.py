@@ -1,31 +1,35 @@
 """The trace that the command line names: a file, a folder, or what comes through a pipe."""
 
+from __future__ import annotations
+
 import os
 import select
 import shutil
+import signal
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import IO, Final
 
 from profscope.errors import TraceError
 from profscope.profiles import Profile, load
 from profscope.store.free_memory import free_bytes
+from profscope.threads import daemon
 from profscope.traces.loading import load_part
 from profscope.traces.selecting import selected
 from profscope.traces.trace_file import may_be_trace
 from profscope.traces.trace_filter import TraceFilter
-from profscope.viewer.own_process import keep_freed_memory, temporary_folder
-from profscope.viewer.units import printable
 
-__all__ = ["Trace", "part_of", "read"]
+__all__ = ["Trace", "imported_beside", "part_of", "read", "temporary_folder"]
 
 _PIECE_BYTES = 1 << 20
 _SIGNALS_EVERY_S = 0.2
-_SILENT_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,11 @@ def read(argument: str, *, verify: bool = True, only: TraceFilter | None = None)
             raise TraceError("standard input is closed")
         return _through_pipe(sys.stdin.buffer, "standard input", verify)
     if _is_stream(path):
-        with _opened(path) as stream:
-            return _through_pipe(stream, argument, verify)
+        try:
+            with path.open("rb") as stream:
+                return _through_pipe(stream, argument, verify)
+        except OSError as error:
+            raise TraceError(f"{path} cannot be read: {error.strerror}") from error
     part = load_part(argument, only or TraceFilter(), verify=verify)
     profile = Profile.of(part.tables)
     spans = len(part.tables.df) + part.left_out
@@ -71,25 +78,6 @@ def _is_stream(path: Path) -> bool:
     except (OSError, ValueError):
         return False  # which `load` will name
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else it waits here for a FIFO's writer
-        os.set_blocking(descriptor, True)
-    except OSError as error:
-        raise TraceError(f"{path} cannot be read: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as stream:
-        if stat.S_ISFIFO(path.lstat().st_mode) and not select.select([stream], [], [], _SILENT_S)[0]:
-            _say(f"profscope: waiting for something to be written to {printable(str(path))}")
-        yield stream
-
-
-def _say(text: str) -> None:
-    if sys.stderr is not None:
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
 
 
 def _through_pipe(stream: IO[bytes], name: str, verify: bool) -> Trace:
@@ -130,10 +118,12 @@ def _copy(stream: IO[bytes], copy: Path, name: str) -> None:
 
 
 def _piece(descriptor: int) -> bytes:
-    """The next bytes of a stream; b"" at its end."""
+    """The next bytes of a stream; b"" at its end. Python handles a signal that comes right before a system
+    call only after that call: a read that waits for ever would hold it up."""
     parts = bytearray()
     while len(parts) < _PIECE_BYTES:
-        _wait_for(descriptor)
+        if sys.platform != "win32" and not select.select([descriptor], [], [], _SIGNALS_EVERY_S)[0]:
+            continue
         part = os.read(descriptor, _PIECE_BYTES - len(parts))
         if not part:
             break
@@ -141,14 +131,79 @@ def _piece(descriptor: int) -> bytes:
     return bytes(parts)
 
 
-def _wait_for(descriptor: int) -> None:
-    """Until there is something to read. Python handles a signal that comes right before a system call only
-    after that call: a read that waits for ever would hold it up."""
-    while sys.platform != "win32" and not select.select([descriptor], [], [], _SIGNALS_EVERY_S)[0]:
-        pass
-
-
 def most_bytes(folder: Path) -> int:
     """How long a copy in a folder may be: at most half of the room there, and no more than fits in memory."""
     free, on_disk = free_bytes(), shutil.disk_usage(folder).free // 2
     return on_disk if free is None else min(free, on_disk)
+
+
+# What a command changes of its process, which it has to itself: it reads, prints and ends.
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
+_KEPT_BYTES: Final = (1 << 31) - 1  # all that mallopt(3) can say
+_TOGETHER_BYTES: Final = 1 << 25
+"""The most that glibc lets it be (DEFAULT_MMAP_THRESHOLD_MAX): larger arrays go back all the same."""
+
+
+def keep_freed_memory() -> None:
+    """Have the process keep what it frees, for what it asks for next.
+
+    Numpy makes and frees an array with each step. glibc hands many of them back to the system, which clears
+    what it gives anew: of ten million spans, a fifth of what a first screen took. And it has an arena for
+    each thread: what one thread has freed another would not get. Where there is no glibc nothing changes.
+    """
+    import ctypes  # as numpy has by then, and --help has not
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, _TOGETHER_BYTES)
+        mallopt(_ARENA_MAX, 1)
+
+
+@contextmanager
+def imported_beside(work: Callable[[], object]) -> Iterator[None]:
+    """Import what is needed next in a thread, while the body reads a file: decoders let other threads run.
+
+    work: what imports it; what it raises is left to who imports it again. Ctrl-C waits for nothing: it may
+    leave Python's lock on imports taken, and then the thread waits for ever.
+    """
+
+    def prepare() -> None:
+        with suppress(Exception):
+            work()
+
+    beside = daemon("import", prepare)
+    try:
+        yield
+    except Exception:
+        if beside is not None:
+            beside.join()
+        raise
+    if beside is not None:
+        beside.join()
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """A folder that goes with the body, also where SIGTERM or SIGHUP ends the process in it."""
+    before = _raise_at_signals() if current_thread() is main_thread() else {}
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+            yield Path(folder)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise_at_signals() -> dict[int, signal.Handlers]:
+    """Have signals that end the process end it through its `finally`; returns what they did before."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.SIG_DFL for number in numbers if signal.getsignal(number) == signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, _end)
+    return before
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)  # as a shell says it

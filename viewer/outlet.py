@@ -19,6 +19,9 @@ __all__ = ["TABLES", "Row", "noted", "print_json", "print_lines", "print_rows", 
 TABLES = ("csv", "md")
 """Those that print one table."""
 
+_ESCAPES = str.maketrans({mark: "\\" + mark for mark in "\\|`*_<>[]"})
+"""What a name has of Markdown's marks is not read as such."""
+
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 Row = Mapping[str, Any]
@@ -50,19 +53,14 @@ def print_rows(rows: Sequence[Row], form: str) -> None:
     In CSV an apostrophe stands before a text that spreadsheets would take for a formula.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [[_cell(row.get(name)) for name in names] for row in rows]
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(map(_no_formula, names))
-        for each, of_row in zip(rows, cells, strict=True):
-            is_text = [isinstance(each.get(name), str) for name in names]
-            writer.writerow(
-                _no_formula(cell) if text else cell for cell, text in zip(of_row, is_text, strict=True)
-            )
+        writer.writerows([_csv_cell(row.get(name)) for name in names] for row in rows)
         return
-    for row in [names, ["---"] * len(names), *cells]:
-        sys.stdout.write("| " + " | ".join(map(_markdown, row)) + " |\n")
+    for cells in [names, ["---"] * len(names), *([_cell(row.get(name)) for name in names] for row in rows)]:
+        sys.stdout.write("| " + " | ".join(cell.translate(_ESCAPES) for cell in cells) + " |\n")
 
 
 def noted(text: str, width: int) -> list[Text]:
@@ -78,14 +76,10 @@ def _cell(value: Any) -> str:
     return printable(str(value))
 
 
+def _csv_cell(value: Any) -> str:
+    return _no_formula(_cell(value)) if isinstance(value, str) else _cell(value)
+
+
 def _no_formula(text: str) -> str:
     """A text that a spreadsheet would run as a formula, behind the apostrophe that makes it a text there."""
     return "'" + text if text.startswith(_FORMULA) else text
-
-
-_ESCAPES = str.maketrans({mark: "\\" + mark for mark in "\\|`*_<>[]"})
-
-
-def _markdown(text: str) -> str:
-    """What a name has of marks is not read as such."""
-    return text.translate(_ESCAPES)

@@ -1,16 +1,19 @@
 """The first screen, and its parts one by one: computed as plain data, then printed."""
 
-import argparse
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from __future__ import annotations
 
+import argparse
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TextIO
+
+from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.answers import EVIDENCE_LEFT_OUT, refused_evidence
 from profscope.analysis.model.build import ModelSources, profile_model
-from profscope.analysis.model.entries import KernelEntry, ProfileModel
-from profscope.analysis.model.labels import Group
+from profscope.analysis.model.entries import KernelEntry, KernelFinding, ProfileModel
+from profscope.analysis.model.labels import Group, differs_text
 from profscope.analysis.model.missing import bare_kernels, more_spans
 from profscope.analysis.model.numbers import plain
 from profscope.analysis.scopes.row_filter import RowFilter
@@ -20,7 +23,6 @@ from profscope.analysis.source_code.texts import source_lines
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
-from profscope.viewer.first_screen import render_first
 from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import words, wrap
 from profscope.viewer.header import (
@@ -31,13 +33,28 @@ from profscope.viewer.header import (
     of_scopes,
     render_foot,
     render_header,
+    render_top,
 )
 from profscope.viewer.input import Trace
-from profscope.viewer.kernels import render_findings, render_kernels, render_lines
+from profscope.viewer.kernels import (
+    MOST_ACCOUNTS,
+    render_account,
+    render_findings,
+    render_kernels,
+    render_lines,
+)
 from profscope.viewer.option_types import ANSWERS, FIRST
 from profscope.viewer.outlet import TABLES, Row, print_json, print_lines, print_rows, text_width
-from profscope.viewer.question_tables import answer_rows, render_breakdown, render_experiments, render_limits
-from profscope.viewer.scopes import render_heading, render_table, render_tree, render_uncovered
+from profscope.viewer.scopes import (
+    answer_rows,
+    render_breakdown,
+    render_experiments,
+    render_heading,
+    render_limits,
+    render_table,
+    render_tree,
+    render_uncovered,
+)
 from profscope.viewer.timeline import (
     LABEL_WIDTH,
     Timeline,
@@ -45,9 +62,9 @@ from profscope.viewer.timeline import (
     make_timeline,
     render_timeline,
 )
-from profscope.viewer.units import printable
+from profscope.viewer.units import count_text, printable
 
-__all__ = ["View", "show_screen"]
+__all__ = ["View", "show_first_screen", "show_screen"]
 
 DETAILED_KERNELS = 5
 """Kernels and variants that text shows with lines, scopes and tree: those that took longest."""
@@ -377,3 +394,62 @@ def _bare(view: View) -> list[str]:
     if len(view.bare) > len(names):
         names.append(f"{len(view.bare) - len(names)} more")
     return f"No spans inside {', '.join(names)}; {in_flags(view.advice)}.".split(" ")
+
+
+_KERNEL_ROWS = 10
+"""Rows of the table of kernels."""
+
+FINDINGS_EACH = 3
+"""Kinds of findings of each kernel."""
+
+
+def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
+    """Print it, without lines. name: of the trace, for its first line."""
+    width = text_width(None, stream)
+    console = Console(file=stream, width=width, highlight=False)
+    model = profile_model(profile.tables, parts=("findings", "accounts"), detailed=MOST_ACCOUNTS)
+    shown = Shown(model, name, {}, model.header.spans)
+    lines = render_first(shown, width, _KERNEL_ROWS)
+    foot = render_foot(shown, width)
+    lines += [Text(), *foot] if foot else []
+    console.print(Text("\n").join([Text(), *lines]), soft_wrap=True)
+
+
+def render_first(shown: Shown, width: int, most: int) -> list[Text]:
+    """The lines of what comes first, whatever else is shown. most: of the kernels' rows."""
+    model = shown.model
+    lines = render_top(shown, width)
+    if not model.kernels:
+        return lines
+    lines += [Text(), *render_kernels(model.kernels, model.unit, width, most, of_launches(model))]
+    longest = model.kernels[:MOST_ACCOUNTS]
+    told: list[str] = []
+    for entry in longest:
+        lines += _render_kernel(entry, width, told, alone=len(model.kernels) == 1)
+        told += () if entry.lines is None else entry.lines.not_measured
+        told += () if entry.account is None else entry.account.caveats
+    left = sum(len(entry.findings) for entry in model.kernels[MOST_ACCOUNTS:])
+    if left:
+        more = f"{count_text(left, 'more finding')}, of other kernels; --show findings has all"
+        lines += [Text(), Text(more, style="dim")]
+    return lines
+
+
+def _render_kernel(entry: KernelEntry, width: int, told: list[str], *, alone: bool) -> Iterator[Text]:
+    """One kernel's bar, findings and lines, as far as there are any. told: what was said not to be known."""
+    if entry.account is not None:
+        what = f"{printable(entry.name)} {differs_text(entry.differs)}".strip()
+        title = "Where its time goes" if alone else f"Where the time of {what} goes"
+        yield Text()
+        yield from render_account(entry.name, entry.account, title, width, told)
+    if entry.findings:
+        own = [KernelFinding(entry, finding) for finding in entry.findings]
+        yield Text()
+        yield from render_findings(own, width, FINDINGS_EACH)
+    elif entry.clean:
+        yield Text()
+        said = in_flags(f"{entry.clean[:1].upper()}{entry.clean[1:]}.")
+        yield from (Text(line) for line in wrap(words(said), width))
+    if entry.lines is not None and any(row.line for row in entry.lines.rows):  # other tools tell of none
+        yield Text()
+        yield from render_lines(entry, width, told)

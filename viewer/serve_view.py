@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from profscope.errors import TraceError
 from profscope.profiles import Profile
-from profscope.viewer.own_process import temporary_folder
+from profscope.viewer.input import temporary_folder
 
 __all__ = ["TraceServer", "installed_ui", "serve_file", "show"]
 

@@ -68,26 +68,6 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Timeline:
-    """One CTA, drawn from `begin` to `end`: times in `unit` since its start; `duration` is all of it; label
-    is that of its `Group`."""
-
-    kernel: str
-    label: str
-    launch: int
-    cta: int
-    sm: int
-    rank: int
-    candidates: int
-    unit: str
-    duration: int
-    begin: int
-    end: int
-    lanes: list[Lane]
-    legend: list[LegendEntry]
-
-
-@dataclass(frozen=True)
 class Choice:
     """One CTA of one launch: which it is, and its rank by duration among `candidates` CTAs of that kernel;
     label is that of its `Group`."""
@@ -98,6 +78,19 @@ class Choice:
     cta: int
     rank: int
     candidates: int
+
+
+@dataclass(frozen=True)
+class Timeline(Choice):
+    """It, drawn from `begin` to `end`: times in `unit` since its start; `duration` is all of it."""
+
+    sm: int
+    unit: str
+    duration: int
+    begin: int
+    end: int
+    lanes: list[Lane]
+    legend: list[LegendEntry]
 
 
 def choose_cta(tables: Tables, groups: Sequence[Group]) -> Choice | None:
@@ -141,21 +134,9 @@ def make_timeline(
         begin, finish = zoom.within(duration, unit, float(clocks.iloc[0]))
     known = narrow_sites(df)[1] if known is None else known
     lanes, legend = _draw_lanes(rows, start, end, _Canvas(begin, finish, cells), known)
-    return Timeline(
-        kernel=choice.kernel,
-        label=choice.label,
-        launch=choice.launch,
-        cta=choice.cta,
-        sm=int(rows["sm"].iloc[0]),
-        rank=choice.rank,
-        candidates=choice.candidates,
-        unit=unit,
-        duration=duration,
-        begin=begin,
-        end=finish,
-        lanes=lanes,
-        legend=legend,
-    )
+    sm = int(rows["sm"].iloc[0])
+    return Timeline(**vars(choice), sm=sm, unit=unit, duration=duration, begin=begin, end=finish, lanes=lanes,
+                    legend=legend)  # fmt: skip
 
 
 def _draw_lanes(

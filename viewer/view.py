@@ -11,8 +11,7 @@ from pathlib import Path
 from profscope.analysis.source_code.texts import source_lines
 from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
-from profscope.viewer.input import Trace, part_of, read
-from profscope.viewer.own_process import imported_beside
+from profscope.viewer.input import Trace, imported_beside, part_of, read
 
 __all__ = ["show"]
 

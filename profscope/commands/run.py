@@ -129,7 +129,7 @@ def _said_by(number: int | None) -> Callable[[Any, Output], None]:
             return
         sys.stderr.flush()
         if not number:
-            from profscope.viewer.first_screen import show_first_screen
+            from profscope.viewer.screen import show_first_screen
 
             show_first_screen(profile, Path(output.name).name, sys.stderr)
         more = f"; profscope view {output.whole} shows all" if len(profile.launches) else ", without a launch"

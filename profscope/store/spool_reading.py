@@ -97,16 +97,6 @@ def read(path: Path) -> Spool:
     return Spool(reader.metadata, launches, reader.notes(), reader.scopes, reader.evidence)
 
 
-class _Damage(NamedTuple):
-    """A damaged stretch. first: the launch that may have stood there first; following: the one that comes
-    behind, or the same where none does."""
-
-    begin: int
-    end: int
-    first: int
-    following: int
-
-
 class _Reader:
     """Takes chunks in their order and keeps what they say."""
 
@@ -121,20 +111,15 @@ class _Reader:
         self._stated: list[str] = []  # notes of the session
         self._programs: dict[int, tuple[Manifest, Build | None]] = {}
         self._next = 0  # launch
-        self._open: list[_Damage] = []  # since the last header that is whole
-        self._closed: list[_Damage] = []
+        self._damaged: list[Chunk] = []
         self._without_program: list[int] = []
         self._strange: list[str] = []
 
     def take(self, chunk: Chunk) -> None:
-        first = self._next
         if chunk.header is not None:
-            at = int(chunk.header["index"])
-            self._closed += [each._replace(following=at) for each in self._open]
-            self._open.clear()
-            self._next = max(first, at + (chunk.kind == "launch"))
+            self._next = max(self._next, int(chunk.header["index"]) + (chunk.kind == "launch"))
         if chunk.data is None:
-            self._open.append(_Damage(chunk.begin, chunk.end, first, first))
+            self._damaged.append(chunk)
             return
         try:
             self._understand(chunk.kind, chunk.header, chunk.data)
@@ -146,7 +131,17 @@ class _Reader:
 
     def notes(self) -> list[str]:
         """Those of the session, and what is to be said of the file."""
-        notes = [*self._stated, *self._strange, *map(self._damage_note, [*self._closed, *self._open])]
+        notes = [*self._stated, *self._strange]
+        inside = [chunk for chunk in self._damaged if chunk.end < self._size]
+        if inside:
+            # No more than fit: a number may be damaged, too.
+            most = min(self._next, len(self.launches) + self._size // CHUNK.itemsize)
+            lost = {*range(most)} - self.launches.keys() - {*self._without_program}
+            what = _missing(sorted(lost)) if lost else "what stood there is missing"
+            notes.append(f"{what}: {self._name} is damaged from byte {inside[0].begin} to {inside[-1].end}")
+        if len(inside) < len(self._damaged):
+            where = f"{self._name} is readable up to byte {self._damaged[-1].begin} of {self._size}"
+            notes.append(f"{where}: the chunk there is incomplete")
         if self._without_program:
             notes.append(
                 f"{_missing(self._without_program)}: what {self._name} says of the program is damaged"
@@ -217,16 +212,6 @@ class _Reader:
         samples = (tables["samples"], stated["sampler"]) if "samples" in tables else None
         about = stated["about"]
         self.evidence = Evidence(samples, tables["counts"], tables["counters"], tables["experiments"], about)
-
-    def _damage_note(self, damage: _Damage) -> str:
-        if damage.end == self._size:
-            where = f"{self._name} is readable up to byte {damage.begin} of {self._size}"
-            return f"{where}: the chunk there is incomplete"
-        # Launches are written in the order of their numbers, but for those that drain late; no more than fit.
-        most = damage.first + (damage.end - damage.begin) // CHUNK.itemsize + 1
-        missing = [at for at in range(damage.first, min(damage.following, most)) if at not in self.launches]
-        what = _missing(missing) if missing else "what stood there is missing"
-        return f"{what}: {self._name} is damaged at bytes {damage.begin} to {damage.end}"
 
 
 def _missing(launches: list[int]) -> str:

@@ -6,10 +6,8 @@ configurations are those of the same key.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -29,17 +27,11 @@ from profscope.schema import (
     payload_names,
     spans_frame,
 )
-from profscope.traces.merging_measured import (
-    merged_baseline,
-    merged_budget,
-    merged_building,
-    merged_evidence,
-    merged_sampler,
-)
+from profscope.traces.merging_metadata import merged_kernels, merged_measured, merged_notes
 from profscope.traces.rank_times import Aligned, OnRank0, aligned, around_together, numbered_around
 from profscope.traces.trace_filter import SAMPLES_OF_RANK
 
-__all__ = ["Part", "merged", "merged_notes"]
+__all__ = ["Part", "merged"]
 
 Ints = NDArray[np.int64]
 _OWN: Final = (
@@ -47,10 +39,6 @@ _OWN: Final = (
     "evidence", "program", "job", "host_clock", "ranks", SAMPLES_OF_RANK,
 )  # fmt: skip
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
-
-
-_NUMBER: Final = re.compile(r"(?<![\w.#:])\d+(?:,\d{3})*(?:\.\d+)?(?![\w:])")
-"""What counts something: not a part of a name, the number of a variant, nor the line of a place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +72,11 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = (), samples_of: int | N
     summed = [part for part in parts if samples_of in (None, part.rank)]
     of_ranks = [tables for part, tables in zip(parts, own, strict=True) if part in summed]
     metadata = _metadata(parts, times, numbers, variants, [*notes, *times.notes])
-    metadata["kernels"] = _kernels(parts, variants) | _kernels(summed, variants)
+    metadata["kernels"] = {
+        name: about
+        for chosen in (parts, summed)
+        for name, about in merged_kernels(_told(chosen), variants).items()
+    }
     if samples_of is not None:
         metadata[SAMPLES_OF_RANK] = samples_of
     return Tables(
@@ -276,7 +268,7 @@ def _metadata(
     notes: Sequence[str],
 ) -> dict[str, Any]:
     first = parts[0].tables.metadata
-    own_notes = merged_notes({part.rank: part.tables.metadata.get("notes") or () for part in parts})
+    own_notes = merged_notes({rank: told.get("notes") or () for rank, told in _told(parts).items()})
     sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources") or ()}
     code = {
         (each["kernel"], each["key"]): each
@@ -298,101 +290,11 @@ def _metadata(
         "variants": described,
         "sources": list(sources.values()),
         "code": list(code.values()),
-        **merged_baseline([part.tables.metadata for part in parts]),
-        **merged_budget([part.tables.metadata for part in parts]),
-        **merged_building([part.tables.metadata for part in parts]),
-        **merged_sampler([(part.rank, part.tables.metadata) for part in parts], variants),
-        **merged_evidence([(part.rank, part.tables.metadata) for part in parts]),
+        **merged_measured(_told(parts), variants),
         "ranks": ranks,
     }
 
 
-def _kernels(parts: Sequence[Part], variants: dict[tuple[int, str, int], int]) -> dict[str, Any]:
-    """What is known of each kernel's work and recorded CTAs, added up over the parts."""
-    kernels: dict[str, Any] = {}
-    for part in parts:
-        for name, about in (part.tables.metadata.get("kernels") or {}).items():
-            own = {**about}
-            if about.get("work"):
-                own["work"] = [
-                    entry | {"variant": variants.get((part.rank, name, entry["variant"]), entry["variant"])}
-                    for entry in about["work"]
-                ]
-            kernels[name] = _both(kernels[name], own) if name in kernels else own
-    return kernels
-
-
-def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    together = {**other, **one}
-    for name in ("in_flight", "unpaired"):
-        if name in one and name in other:
-            together[name] = (one[name] or 0) + (other[name] or 0)
-    if one.get("work") and other.get("work"):
-        together["work"] = _work([*one["work"], *other["work"]])
-    if one.get("recorded") and other.get("recorded"):
-        counts = ("ctas", "unfinished", "grid_ctas")
-        a, b = one["recorded"], other["recorded"]
-        together["recorded"] = {
-            **a,
-            **{name: (a.get(name) or 0) + (b.get(name) or 0) for name in counts},
-            "sample": bool(a.get("sample")) and bool(b.get("sample")),
-        }
-    return together
-
-
-def _work(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    together: dict[int, dict[str, Any]] = {}
-    for entry in entries:
-        key = entry["variant"]
-        if key not in together:
-            together[key] = entry
-            continue
-        known = together[key]
-        scopes: dict[str, dict[str, Any]] = {}
-        for row in (*known["scopes"], *entry["scopes"]):
-            place = str([value for name, value in row.items() if name not in ("bytes", "flops")])
-            same = scopes.get(place)
-            scopes[place] = row if same is None else row | {n: same[n] + row[n] for n in ("bytes", "flops")}
-        counts = {name: known[name] + entry[name] for name in ("launches", "ns")}
-        together[key] = known | counts | {"scopes": list(scopes.values())}
-    return list(together.values())
-
-
-def merged_notes(notes: Mapping[int, Sequence[str]]) -> list[str]:
-    """notes: by rank. Those that differ in their counts alone are one, with the least and the greatest.
-
-    {0: ["k: 7 launches ran bare"], 1: ["k: 9 launches ran bare", "odd"]}
-    -> ["each of 2 ranks: k: 7 to 9 launches ran bare", "rank 1: odd"]
-    """
-    alike: dict[str, dict[int, list[str]]] = {}
-    for rank, of_rank in notes.items():
-        for note in of_rank:
-            alike.setdefault(_NUMBER.sub("0", note), {}).setdefault(rank, []).append(note)
-    merged: list[str] = []
-    for of_ranks in alike.values():
-        told = list(dict.fromkeys(chain.from_iterable(of_ranks.values())))
-        if len(told) > 1 and max(map(len, of_ranks.values())) == 1:
-            merged.append(f"{_whose(list(of_ranks), len(notes))}{_together(told)}")
-            continue
-        for note in told:
-            ranks = [rank for rank, own in of_ranks.items() if note in own]
-            merged.append(f"{_whose(ranks, len(notes))}{note}")
-    return merged
-
-
-def _whose(ranks: list[int], count: int) -> str:
-    if len(ranks) == count:
-        return f"each of {count} ranks: " if count > 1 else ""
-    return f"rank {', '.join(map(str, ranks))}: "
-
-
-def _together(alike: Sequence[str]) -> str:
-    """Notes that differ in their counts, as one."""
-    counts = [_NUMBER.findall(note) for note in alike]
-    ranges = iter([_range(list(dict.fromkeys(of_place))) for of_place in zip(*counts, strict=True)])
-    return _NUMBER.sub(lambda _: next(ranges), alike[0])
-
-
-def _range(counts: list[str]) -> str:
-    ordered = sorted(counts, key=lambda count: float(count.replace(",", "")))
-    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+def _told(parts: Sequence[Part]) -> dict[int, dict[str, Any]]:
+    """By rank, its metadata."""
+    return {part.rank: part.tables.metadata for part in parts}

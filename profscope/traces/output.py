@@ -14,8 +14,7 @@ from typing import IO, TypeAlias
 from profscope.traces.exporters import Piece
 
 __all__ = [
-    "GzipFile",
-    "PlainFile",
+    "PieceFile",
     "check_parent",
     "check_writable",
     "gzip_end",
@@ -91,63 +90,45 @@ def check_name(path: Path) -> None:
         raise OSError(errno.EINVAL, "its name is no Unicode") from error
 
 
-class PlainFile:
-    """Bytes as they are."""
+class PieceFile:
+    """Pieces one behind the other, or one gzip member of them, compressed apart so that threads share the
+    work."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def prepare(self, piece: tuple[Piece, bool]) -> Prepared:
-        """What to hand to `write` for a piece, which may be the last; in any thread."""
-        data = _made(piece[0])
-        return data, data
-
-    def write(self, prepared: Prepared) -> None:
-        """Append a prepared piece."""
-        self._file.write(prepared[1])
-
-    def close(self) -> None:
-        """Nothing is left to write."""
-
-
-class GzipFile:
-    """One gzip member whose pieces were compressed apart, so that threads can share the work."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._crc = 0
-        self._size = 0
-        file.write(GZIP_HEADER)
+    def __init__(self, file: IO[bytes], *, is_gzip: bool) -> None:
+        self._file, self._is_gzip = file, is_gzip
+        self._crc = self._size = 0
+        file.write(GZIP_HEADER if is_gzip else b"")
 
     def prepare(self, piece: tuple[Piece, bool]) -> Prepared:
-        """What to hand to `write` for a piece: compressed up to a byte boundary; the last one to the end.
+        """What to hand to `write` for a piece, which may be the last: compressed up to a byte boundary; the
+        last one to the end.
 
         May run in any thread; zlib lets others run meanwhile.
         """
-        data, last = _made(piece[0]), piece[1]
-        return data, _deflated(data, zlib.Z_FINISH if last else zlib.Z_SYNC_FLUSH)
+        made, last = piece
+        data = made() if callable(made) else made
+        return data, _deflated(data, zlib.Z_FINISH if last else zlib.Z_SYNC_FLUSH) if self._is_gzip else data
 
     def write(self, prepared: Prepared) -> None:
         """Append a prepared piece."""
-        data, compressed = prepared
-        self._crc = zlib.crc32(data, self._crc)
-        self._size += len(data)
-        self._file.write(compressed)
+        data, written = prepared
+        self._file.write(written)
+        if self._is_gzip:
+            self._crc = zlib.crc32(data, self._crc)
+            self._size += len(data)
 
     def close(self) -> None:
         """Append the checks that end a gzip member."""
-        self._file.write(self._crc.to_bytes(4, "little") + (self._size & 0xFFFFFFFF).to_bytes(4, "little"))
+        if self._is_gzip:
+            checks = self._crc, self._size & 0xFFFFFFFF
+            self._file.write(b"".join(each.to_bytes(4, "little") for each in checks))
 
 
 def gzip_end(end: bytes) -> bytes:
-    """The last bytes of a file `GzipFile` wrote whose last piece was `end`; 8 bytes of checks follow them."""
+    """The last bytes of a file of `PieceFile` whose last piece was `end`; 8 bytes of checks follow them."""
     return _deflated(end, zlib.Z_FINISH)
 
 
 def _deflated(data: bytes, flush: int) -> bytes:
     deflate = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     return deflate.compress(data) + deflate.flush(flush)
-
-
-def _made(piece: Piece) -> bytes:
-    return piece() if callable(piece) else piece

@@ -28,19 +28,24 @@ _DRIFT: Final = 1e-4
 compared at. A quartz is off by less than 100 millionths."""
 
 
-class OnRank0(NamedTuple):
-    """Moments at which a host's clock was compared with that of rank 0's host: none where these are the same,
-    or nothing is known."""
+_COMPARED: Final = ("unix_ns", "offset_ns")  # of a moment of "job"
 
-    read: Ints
-    ahead_ns: Ints
+
+class OnRank0(NamedTuple):
+    """Moments at which a host's clock was compared with that of rank 0's host, and by how much that may be
+    off: none where these are the same."""
+
+    read: Ints = np.zeros(0, np.int64)
+    ahead_ns: Ints = np.zeros(0, np.int64)
+    error_ns: float = 0.0
 
     def __call__(self, unix_ns: Ints) -> Ints:
         """Times of this host's clock, int64, by that of rank 0's host; their order stays."""
         return unix_ns + _between(unix_ns, self.read, self.ahead_ns) if len(self.read) else unix_ns
 
-
-_AS_IT_IS: Final = OnRank0(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    def off_ns(self, unix_ns: Ints) -> float:
+        """By how much those may be off."""
+        return self.error_ns + _DRIFT * _outside(unix_ns, self.read) if len(self.read) else 0.0
 
 
 class Aligned(NamedTuple):
@@ -64,59 +69,60 @@ def aligned(parts: Mapping[int, Tables]) -> Aligned:
     """parts: by rank. Where not all say how, times stay as they are, and a note says so."""
     tables, ranks = list(parts.values()), list(parts)
     if len(tables) == 1:
-        return Aligned([_zeros(tables[0])], [_AS_IT_IS], [{}], [])
-    same = _same_clock(tables)
-    hosts, of_hosts, host_notes = _hosts(tables, same, ranks)
-    shifts, of_launches, notes = _launches(tables, same, ranks)
+        return Aligned([_zeros(tables[0])], [OnRank0()], [{}], [])
+    known = _on_rank_0(tables)
+    hosts, of_hosts, host_notes = _hosts(tables, known, ranks)
+    shifts, of_launches, notes = _launches(tables, known, ranks)
     clocks = [launch | host for launch, host in zip(of_launches, of_hosts, strict=True)]
     return Aligned(shifts, hosts, clocks, [*notes, *host_notes])
 
 
 def _launches(
-    tables: Sequence[Tables], same_clock: Sequence[bool], ranks: Sequence[int]
+    tables: Sequence[Tables], hosts: Sequence[OnRank0 | None], ranks: Sequence[int]
 ) -> tuple[list[Ints], list[dict[str, Any]], list[str]]:
     """What is added to launches' times, what the metadata say of that, and notes."""
-    nothing = [_zeros(each) for each in tables]
+    why = ""
     if any(each.emulated for each in tables):
-        why = ["ranks are emulated, each with a clock of its own: their times cannot be compared"]
-        return nothing, [{"clock": "unknown"}] * len(tables), why
-    known = [_on_rank_0(each, same) for each, same in zip(tables, same_clock, strict=True)]
-    shifts = [each.shift for each in known if each is not None]
-    if len(shifts) < len(known):
-        missing = [rank for rank, each in zip(ranks, known, strict=True) if each is None]
-        why = [f"times of ranks are those of their GPUs, and not aligned: {_untold(missing, len(ranks))}"]
-        return nothing, [{"clock": "unknown"}] * len(tables), why
-    errors = [each.error_ns for each in known if each is not None]
+        why = "ranks are emulated, each with a clock of its own: their times cannot be compared"
+    known = [_on_host(each) for each in tables]
+    missing = [
+        rank for rank, own, host in zip(ranks, known, hosts, strict=True) if own is None or host is None
+    ]
+    if missing and not why:
+        why = f"times of ranks are those of their GPUs, and not aligned: {_untold(missing, len(ranks))}"
+    if why:
+        return [_zeros(each) for each in tables], [{"clock": "unknown"}] * len(tables), [why]
+    shifts, errors = [], []
+    for part, own, host in zip(tables, known, hosts, strict=True):
+        assert own is not None
+        assert host is not None
+        start = part.launches["start_ns"].to_numpy(np.int64)
+        shifts.append(host(start + own.shift) - start)
+        errors.append(own.error_ns + host.off_ns(start + own.shift) if len(start) else 0.0)
     clocks: list[dict[str, Any]] = [{"clock": "aligned", "clock_error_ns": error} for error in errors]
-    worst = max(errors) / 1e3
-    return shifts, clocks, [f"times of ranks are on the clock of rank 0's host, each to {worst:,.1f} us"]
+    note = f"times of ranks are on the clock of rank 0's host, each to {max(errors) / 1e3:,.1f} us"
+    return shifts, clocks, [note]
 
 
 def _hosts(
-    tables: Sequence[Tables], same_clock: Sequence[bool], ranks: Sequence[int]
+    tables: Sequence[Tables], hosts: Sequence[OnRank0 | None], ranks: Sequence[int]
 ) -> tuple[list[OnRank0], list[dict[str, Any]], list[str]]:
     """The same of host scopes and events."""
     has_any = any(len(each.host) or len(each.events) for each in tables)
-    moments = [(each.metadata.get("job") or {}).get("clock") or [] for each in tables]
-    unknown = [
-        rank for rank, same, told in zip(ranks, same_clock, moments, strict=True) if not (same or told)
-    ]
+    unknown = [rank for rank, host in zip(ranks, hosts, strict=True) if host is None]
     if unknown:
         why = f"host scopes and events are of each host's own clock: {_untold(unknown, len(ranks))}"
-        return [_AS_IT_IS] * len(tables), [{} for _ in tables], [why] if has_any else []
-    hosts, errors = [], []
-    for part, same, told in zip(tables, same_clock, moments, strict=True):
-        own = _AS_IT_IS if same else OnRank0(*_read(told, "unix_ns", "offset_ns"))
-        times = np.append(part.host["start_unix_ns"], part.events["start_unix_ns"])
-        outside = _outside(times, own.read) if len(own.read) else 0.0
-        hosts.append(own)
-        errors.append(0.0 if same else max(each["error_ns"] for each in told) + _DRIFT * outside)
+        return [OnRank0()] * len(tables), [{} for _ in tables], [why] if has_any else []
+    known = [host for host in hosts if host is not None]
+    errors = [
+        own.off_ns(np.append(part.host["start_unix_ns"], part.events["start_unix_ns"]))
+        for part, own in zip(tables, known, strict=True)
+    ]
     clocks = [{"host_clock_error_ns": error} for error in errors]
-    worst = max(errors)
-    if not has_any or not worst:
-        return hosts, clocks, []
-    note = f"host scopes and events are on the clock of rank 0's host, each to {worst / 1e3:,.1f} us"
-    return hosts, clocks, [note]
+    if not has_any or not max(errors):
+        return known, clocks, []
+    note = f"host scopes and events are on the clock of rank 0's host, each to {max(errors) / 1e3:,.1f} us"
+    return known, clocks, [note]
 
 
 def _untold(ranks: Sequence[int], count: int) -> str:
@@ -130,36 +136,24 @@ def _zeros(tables: Tables) -> Ints:
     return np.zeros(len(tables.launches), np.int64)
 
 
-def _read(moments: Sequence[dict[str, Any]], *names: str) -> list[Ints]:
-    """Columns of moments, in order of the first."""
-    ordered = sorted(moments, key=lambda each: int(each[names[0]]))
-    return [np.array([each[name] for each in ordered], np.int64) for name in names]
-
-
-def _same_clock(tables: Sequence[Tables]) -> list[bool]:
-    """Whether each part's host is rank 0's, or the only one that there is."""
+def _on_rank_0(tables: Sequence[Tables]) -> list[OnRank0 | None]:
+    """Of each part; None where nothing says how its host's clock stands to rank 0's."""
     jobs = [each.metadata.get("job") or {} for each in tables]
     boots = [job.get("boot") for job in jobs]
     reference = next((job.get("boot") for job in jobs if job.get("rank") == 0), None)
     if len(set(boots)) == 1:
         reference = boots[0]
-    return [reference is not None and boot == reference for boot in boots]
-
-
-def _on_rank_0(tables: Tables, same_clock: bool) -> _Known | None:
-    host = _on_host(tables)
-    moments = (tables.metadata.get("job") or {}).get("clock") or []
-    if host is None or same_clock:
-        return host
-    if not moments:
-        return None
-    if not len(tables.launches):
-        return _Known(host.shift, 0.0)
-    times = tables.launches["start_ns"].to_numpy(np.int64) + host.shift
-    read, offsets = _read(moments, "unix_ns", "offset_ns")
-    shift = host.shift + _between(times, read, offsets)
-    error = max(each["error_ns"] for each in moments)
-    return _Known(shift, host.error_ns + error + _DRIFT * _outside(times, read))
+    hosts: list[OnRank0 | None] = []
+    for job, boot in zip(jobs, boots, strict=True):
+        moments = sorted(job.get("clock") or [], key=lambda each: int(each["unix_ns"]))
+        if reference is not None and boot == reference:
+            hosts.append(OnRank0())
+        elif moments:
+            read, ahead = (np.array([each[name] for each in moments], np.int64) for name in _COMPARED)
+            hosts.append(OnRank0(read, ahead, max(each["error_ns"] for each in moments)))
+        else:
+            hosts.append(None)
+    return hosts
 
 
 def _on_host(tables: Tables) -> _Known | None:

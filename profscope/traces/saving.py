@@ -12,7 +12,7 @@ from profscope.threads import in_order, worker_pool
 from profscope.traces.checks import column_problems, misfit
 from profscope.traces.exporters import FORMATS, Piece
 from profscope.traces.formats import GZIP, exporter_named, rank_of
-from profscope.traces.output import GzipFile, PlainFile, whole_file
+from profscope.traces.output import PieceFile, whole_file
 from profscope.traces.trace_file import one_line
 
 __all__ = ["save", "write_page"]
@@ -54,7 +54,7 @@ def _write(tables: Tables, path: Path, name: str) -> None:
     module, _, function = FORMATS[name].partition(":")
     pieces = getattr(import_module(f"profscope.traces.{module}"), function)
     with whole_file(path) as file, worker_pool() as pool:
-        output = GzipFile(file) if path.name.endswith(GZIP) else PlainFile(file)
+        output = PieceFile(file, is_gzip=path.name.endswith(GZIP))
         for piece in in_order(pool, output.prepare, _with_last(pieces(tables, pool))):
             output.write(piece)
         output.close()

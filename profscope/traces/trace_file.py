@@ -40,17 +40,12 @@ MARK = b"\xef\xbb\xbf"
 BEGINS = (GZIP_MAGIC, b"\n", b"PSspool", b"PAR1")
 """Of traces that are no JSON: of gzip, of Perfetto's packets, of spools, of Parquet."""
 
-SIGNATURES = (
+_OTHERS = (
     (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports these)"),
-    (b"PK\x03\x04", "a zip archive; unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "zstd-compressed; decompress it first"),
-    (b"BZh", "bzip2-compressed; decompress it first"),
-    (b"\xfd7zXZ\0", "xz-compressed; decompress it first"),
-    (b"\x7fELF", "an ELF program or cubin"),
     (b"NVR\0", "an Nsight Compute report"),
-    (b"\x89PNG", "a PNG image"),
-    (b"\x80\x04", "a Python pickle"),
+    ((b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0"), "an archive to be unpacked"),
 )
+"""By the first bytes, files that readers may take for traces."""
 
 NO_FILES = (
     (stat.S_ISFIFO, "a pipe"),
@@ -173,10 +168,9 @@ class TraceFile:
             return "a folder with no profile in it: no spool, and no parts of ranks"
         if self.documents:
             return _name_document(self.documents[0])
-        content = _name_content(self.head)
-        if content == _TEXT and self.path.suffix == ".py":
+        if self.path.suffix == ".py":
             return "a program, not a trace; profscope run records one"
-        return content
+        return _name_content(self.head)
 
     def _stream(self) -> Iterator[bytes]:
         try:
@@ -259,39 +253,25 @@ def _decode_all(text: str) -> list[Any]:
 
 def _name_document(document: Any) -> str:
     events = document.get("traceEvents") if isinstance(document, dict) else document
-    if isinstance(events, list) and any(isinstance(event, dict) and "ph" in event for event in events):
+    dicts = [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
+    if any("ph" in event for event in dicts):
         return "a Chrome trace without GPU kernels of torch.profiler or spans of Proton in it"
-    if isinstance(events, list) and any(isinstance(event, dict) and "frame" in event for event in events):
+    if any("frame" in event for event in dicts):
         return "a Proton call-tree profile, which has no timeline; record it with data='trace'"
-    if isinstance(document, dict):
-        keys = ", ".join(map(repr, list(document)[:5])) or "no keys"
-        return f"JSON but no trace: an object with {keys}"
-    return f"JSON but no trace: {'an array' if isinstance(document, list) else 'a single value'}"
-
-
-_TEXT: Final = "text, not JSON"
+    return "JSON but no trace"
 
 
 def _name_content(head: bytes) -> str:
-    if not head:
+    if not head.strip():
         return "empty"
-    for signature, name in SIGNATURES:
-        if head.startswith(signature):
-            return name
-    head = head[:512]
-    text = head.removeprefix(MARK).lstrip(BLANKS).lower()
-    if not text:
-        return "blank"
-    if text.startswith((b"<!doctype html", b"<html")):
-        return "an HTML page, not a trace"
-    control = any(byte < 9 or 13 < byte < 32 for byte in head)
-    if head[:1] == b"\n" and control:
-        # A Perfetto trace is a protobuf of packets: field 1, length-delimited.
-        return (
-            "a protobuf, perhaps a Perfetto trace of another tool; profscope reads its own .pftrace files, "
-            "and Chrome JSON traces of torch.profiler and Proton"
-        )
-    return "a binary file of unknown kind" if control else _TEXT
+    for starts, name in _OTHERS:
+        if head.startswith(starts):
+            return f"{name}, not a trace that profscope reads"
+    if not any(byte < 9 or 13 < byte < 32 for byte in head[:512]):
+        return "text, not JSON"
+    # A Perfetto trace is a protobuf of packets: field 1, length-delimited.
+    is_protobuf = head.startswith(b"\n")
+    return "a protobuf, perhaps a Perfetto trace of another tool" if is_protobuf else "no trace"
 
 
 # Whether spans fit into memory, asked before they are read: else the kernel would end the process.

@@ -17,7 +17,7 @@ import profscope
 from profscope import emulator
 from profscope.analysis.values import value_problems
 from profscope.errors import OptionError
-from profscope.viewer.first_screen import show_first_screen
+from profscope.viewer.screen import show_first_screen
 from tests.kernels.add import add_kernel
 from tests.kernels.dot import half_product_kernel
 from tests.support.profiles import regular_profile

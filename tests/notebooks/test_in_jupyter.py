@@ -11,8 +11,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from profscope.notebooks.overview import framed
 from profscope.profiles import load
+from profscope.traces.html.notebook import framed
 from tests.support.browser import NEEDED, why_no_browser, window
 
 ROOT = Path(__file__).parents[2]

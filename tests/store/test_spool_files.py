@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ import profscope
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
 from profscope.errors import TraceError
-from profscope.instrument_passes.manifest import Manifest
 from profscope.instrument_passes.records import LAUNCH_HEADER
 from profscope.store.chunks import CHUNK, MAGIC, VERSION, SpoolWriter, chunk_parts, version_of
 from profscope.store.spool_reading import read
@@ -136,10 +134,6 @@ def last(kinds: list[str], kind: str) -> int:
     return len(kinds) - 1 - kinds[::-1].index(kind)
 
 
-def chunk_ends(path: Path, kind: str) -> list[int]:
-    return [end for each, end in chunks(path) if each == kind]
-
-
 def overwrite(path: Path, *places: int) -> Path:
     content = bytearray(path.read_bytes())
     for at in places:
@@ -147,19 +141,6 @@ def overwrite(path: Path, *places: int) -> Path:
     damaged = path.with_name("damaged.spool")
     damaged.write_bytes(content)
     return damaged
-
-
-def test_a_damaged_header_of_a_launch_costs_that_launch(whole: Path) -> None:
-    header_at = chunk_ends(whole, "program")[1]
-    damaged = overwrite(whole, header_at + 20)
-    spool = read(damaged)
-    assert [each.index for each in spool.launches] == [0, 2, 3]
-    note, of_the_session = spool.notes[1], spool.notes[0]
-    assert of_the_session == "another note"
-    assert note.startswith(f"launch 1 is missing: damaged.spool is damaged at bytes {header_at} to ")
-    profile = profscope.load(damaged)
-    assert profile.launches["launch"].tolist() == [0, 2, 3]
-    assert note in profile.metadata["notes"]
 
 
 @given(data=st.data())
@@ -180,54 +161,10 @@ def test_a_damaged_launch_header_costs_that_launch_at_most(data: st.DataObject) 
         assert grid.prod() == 2
 
 
-@pytest.mark.parametrize("name", ["grid_x", "grid_y"])
-def test_a_grid_of_nothing_is_a_damaged_header(name: str, tmp_path: Path) -> None:
-    damaged = launches()[1].buffer.copy()
-    damaged[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[name] = 0
-    writer = SpoolWriter(tmp_path, {"backend": "emulator"})
-    writer.launches([replace(each, buffer=damaged) if each.index == 1 else each for each in launches()])
-    writer.close()
-    profile = profscope.load(tmp_path)
-    assert profile.launches["launch"].tolist() == [0, 2, 3]
-    (note,) = [note for note in profile.metadata["notes"] if note.startswith("launch 1: ")]
-    assert "its header has a grid of" in note
-
-
-def test_damage_all_over_is_noted_place_by_place(whole: Path) -> None:
-    in_a_program, in_the_end = chunk_ends(whole, "program")[0] - 20, whole.stat().st_size - 3
-    damaged = overwrite(whole, in_a_program, chunk_ends(whole, "session")[1] - 3, in_the_end)
-    spool = read(damaged)
-    assert [each.index for each in spool.launches] == [1, 2, 3]
-    assert spool.notes[0] == "another note"
-    assert [note.split(":")[0] for note in spool.notes[1:]] == [
-        "what stood there is missing",
-        "what stood there is missing",
-        f"damaged.spool is readable up to byte {chunk_ends(whole, 'launch')[-1]} of {whole.stat().st_size}",
-        "launch 0 is missing",
-        "damaged.spool has no end",
-    ]
-
-
 def test_a_spool_that_lost_its_first_bytes_is_still_known(whole: Path) -> None:
     damaged = overwrite(whole, 0)
     assert [each.index for each in read(damaged).launches] == [0, 1, 2, 3]
     assert len(profscope.load(damaged).launches) == 4
-
-
-def test_many_missing_launches_take_one_line(tmp_path: Path) -> None:
-    one = launches()[0]
-    writer = SpoolWriter(tmp_path, {"backend": "emulator"})
-    writer.launches([replace(one, index=index) for index in range(30)])
-    writer.close()
-    ends = chunk_ends(writer.path, "launch")
-    content = writer.path.read_bytes()
-    damaged = tmp_path / "damaged.spool"
-    damaged.write_bytes(content[: ends[3]] + bytes(ends[20] - ends[3]) + content[ends[20] :])
-    (note,) = read(damaged).notes
-    assert note.startswith("launches 4 to 20, 17 in all, are missing: damaged.spool is damaged at bytes")
-    damaged.write_bytes(content[: ends[3]] + bytes(ends[11] - ends[3]) + content[ends[11] :])
-    (note,) = read(damaged).notes
-    assert note.startswith("launches 4, 5, 6, 7, 8, 9, 10, 11 are missing: ")
 
 
 def test_right_sums_around_nonsense_are_an_error_in_words(tmp_path: Path) -> None:
@@ -250,18 +187,6 @@ def test_what_is_no_spool(tmp_path: Path) -> None:
     (tmp_path / "text.spool").write_text("")
     with pytest.raises(TraceError, match="is no spool of profscope"):
         profscope.load(tmp_path / "text.spool")
-
-
-def test_manifests_come_once_each(tmp_path: Path) -> None:
-    path = written(tmp_path)
-    kinds = [kind for kind, _ in chunks(path)]
-    assert kinds.count("program") == len({id(each.manifest) for each in launches()})
-    (first,) = [each for each in read(path).launches if each.index == 0]
-    assert Manifest.from_json(json.dumps(json.loads(first.manifest.to_json()))) == first.manifest
-
-
-def test_the_pid_is_in_the_name_so_that_processes_can_share_a_folder(tmp_path: Path) -> None:
-    assert f"-{os.getpid()}.spool" in written(tmp_path).name
 
 
 def test_the_page_about_the_format_has_each_field_of_a_chunk() -> None:

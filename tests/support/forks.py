@@ -24,7 +24,7 @@ import numpy, pandas, torch, triton, triton.experimental.gluon
 from triton.runtime.cache import triton_key
 triton_key()  # hashes all of Triton, once a process
 import profscope.commands.recorded_run, profscope.emulator.launcher, profscope.emulator.triton_patches
-import profscope.analysis.model.build, profscope.analysis.rules.diagnose, profscope.viewer.first_screen
+import profscope.analysis.model.build, profscope.analysis.rules.diagnose, profscope.viewer.screen
 import profscope.decoding.assemble, profscope.evidence.emulated, profscope.traces.saving
 import profscope.commands.run_session, profscope.sessions, profscope.traces.exporters.json
 import profscope.traces.perfetto.protobuf, tests.support.sessions

@@ -17,7 +17,7 @@ from typing import Final
 _ROOT: Final = Path(__file__).parents[2]
 _TESTS: Final = _ROOT / "tests"
 _PRODUCT: Final = _ROOT / "profscope"
-_READERS: Final = {"bench", "docs", "notebooks", "plotting", "traces", "viewer"}
+_READERS: Final = {"bench", "docs", "plotting", "traces", "viewer"}
 _OF_PASSES: Final = {"ir", "passes"}
 
 

@@ -11,12 +11,10 @@ import pytest
 
 import profscope
 from profscope.profiles import Profile
-from profscope.schema import events_frame, host_frame
 from profscope.traces.around_tracks import around_tracks
 from profscope.traces.merging import Part, merged
 from tests.support.around import UNIX_NS, program
 from tests.support.processor import Processor
-from tests.support.validation import validate
 
 SLICES = """
 select coalesce(thread.name, track.name), slice.name, slice.category, slice.ts, slice.dur, slice.depth
@@ -31,9 +29,8 @@ def profile() -> Profile:
     return program()
 
 
-@pytest.mark.parametrize("suffix", [".json", ".pftrace.gz", ".parquet"])
-def test_files_have_them(profile: Profile, suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"trace{suffix}"
+def test_files_have_them(profile: Profile, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
     profile.save(path)
     read = profscope.load(path)
     pd.testing.assert_frame_equal(read.host, profile.host)
@@ -88,19 +85,6 @@ def test_a_program_without_launches(profile: Profile, tmp_path: Path) -> None:
     assert document["baseTimeNanoseconds"] == UNIX_NS - 9000
 
 
-def test_ranks_keep_theirs_apart(profile: Profile) -> None:
-    parts = [Part(profile.tables, f"part {rank}", rank) for rank in range(2)]
-    both = merged(parts)
-    rows, scopes = len(profile.events), len(profile.host)
-    assert both.host["rank"].tolist() == [0] * scopes + [1] * scopes
-    second = both.events.iloc[rows:].reset_index(drop=True)
-    for name, offset in (("parent", rows), ("host", scopes), ("launch", len(profile.launches))):
-        before = profile.events[name]
-        assert second[name].tolist() == before.where(before < 0, before + offset).tolist()
-    assert both.launches["host"].tolist() == [1, 0, 1 + scopes, 0 + scopes]
-    assert validate(Profile.of(both).tables) == []
-
-
 def test_merged_ranks_have_tracks_of_their_own(profile: Profile) -> None:
     parts = []
     for rank, boot in enumerate(("b", "b", "another")):
@@ -122,7 +106,3 @@ def test_merged_ranks_have_tracks_of_their_own(profile: Profile) -> None:
         (f"rank {n} {process}", name): rows for n in (0, 1) for (process, name), rows in of_one.items()
     }
     assert around_tracks(merged(parts)) is None, "nobody knows how far the other host's clock is"
-
-
-def test_empty_tables() -> None:
-    assert len(host_frame()) == len(events_frame()) == 0

@@ -17,7 +17,7 @@ from profscope.profiles import Profile
 from profscope.traces.merging import Part, merged
 from profscope.traces.selecting import selected
 from profscope.traces.trace_filter import TraceFilter
-from tests.support.round_trips import SUFFIXES, assert_same
+from tests.support.round_trips import assert_same
 from tests.support.sessions import count, launch_add, session
 from tests.support.trace_documents import changed
 
@@ -40,11 +40,10 @@ def some() -> Profile:
     return recorded(ctas=4)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_ctas_that_did_not_record_come_back(some: Profile, suffix: str, tmp_path: Path) -> None:
+def test_ctas_that_did_not_record_come_back(some: Profile, tmp_path: Path) -> None:
     assert some.ctas["recorded"].value_counts().to_dict() == {False: 60, True: 36}
-    some.save(tmp_path / f"t{suffix}")
-    assert_same(profscope.load(tmp_path / f"t{suffix}"), some)
+    some.save(tmp_path / "t.json")
+    assert_same(profscope.load(tmp_path / "t.json"), some)
 
 
 def test_the_table_comes_back_from_a_spool(profile: Profile, tmp_path: Path) -> None:

@@ -32,9 +32,7 @@ def of_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("part", "said"), [({"launch": 2}, "launch 2"), ({"cta": 0}, "cta 0"), ({"sm": 128}, "sm 128")]
-)
+@pytest.mark.parametrize(("part", "said"), [({"launch": 2}, "launch 2"), ({"cta": 0}, "cta 0")])
 def test_a_part_is_not_judged(tmp_path: Path, part: dict[str, Any], said: str) -> None:
     whole = profscope.load(COLUMN)
     assert whole.findings()["gain_pct"].max() > 60
@@ -77,12 +75,3 @@ def test_the_command_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     # Of a part of each launch the whole launches are at hand, and these are judged.
     assert main([str(COLUMN), "--cta", "0", "--show", "findings"]) == 0
     assert " 94%  bank-conflict" in capsys.readouterr().out
-
-
-def test_a_part_of_an_emulated_launch_is_not_judged(tmp_path: Path) -> None:
-    with session() as prof:
-        launch_add()
-        launch_add()
-    prof.save(tmp_path / "t.pftrace")
-    (clean,) = profscope.load(tmp_path / "t.pftrace", launch=1).findings().attrs["clean"].values()
-    assert clean == NOT_JUDGED + "launch 1"

@@ -7,7 +7,6 @@ call tree.
 
 import gzip
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from pandas.testing import assert_frame_equal
 
 import profscope.profiles
 from profscope.errors import TraceError
-from profscope.schema import KINDS
 from profscope.traces.chrome.foreign import nest, untangle
 from tests.support.profiles import regular_profile
 from tests.support.trace_documents import signed
@@ -43,12 +41,6 @@ def test_kineto_kernels_become_launches() -> None:
     assert profile.df["sm"].tolist() == profile.df["cta"].tolist() == profile.df["warp"].tolist() == [-1] * 5
     assert profile.metadata["tool"] == "torch.profiler"
     assert profile.metadata["device"] == {"name": "NVIDIA H200", "arch": "sm_90", "sm_count": 132}
-
-
-def test_kineto_events_as_a_bare_array(tmp_path: Path) -> None:
-    events = json.loads((SAMPLES / "kineto.json").read_text())["traceEvents"]
-    (tmp_path / "array.json").write_text(json.dumps(events))
-    assert len(profscope.profiles.load(tmp_path / "array.json").launches) == 5
 
 
 def test_a_kineto_trace_without_kernels_is_empty_and_says_so(tmp_path: Path) -> None:
@@ -107,17 +99,10 @@ def test_proton_launches_of_newer_versions(tmp_path: Path) -> None:
 
 KINETO_ODDITIES: dict[str, tuple[dict[str, Any], str]] = {
     "negative": ({"dur": -5}, "1 kernel left out: a negative duration (1)"),
-    "nan": ({"dur": float("nan")}, "1 kernel left out: no time (1)"),
-    "infinite": ({"dur": float("inf")}, "1 kernel left out: no time (1)"),
     "null": ({"dur": None}, "1 kernel left out: no time (1)"),
-    "236 years": ({"dur": 236 * 365 * 86_400e6}, "1 kernel left out: a duration of more than a week (1)"),
-    "no begin": ({"ts": "soon"}, "1 kernel left out: no time (1)"),
     "far begin": ({"ts": 1e30}, "1 kernel left out: no time (1)"),
     "next year": ({"ts": 3e13}, "1 kernel left out: a time more than a week from the others' (1)"),
-    "no args": ({"args": None}, ""),
-    "args as text": ({"args": "x"}, ""),
     "null grid": ({"args": {"grid": None, "block": [128, 1, 1], "stream": 7}}, "unknown: the grid of 1"),
-    "large grid": ({"args": {"grid": [1 << 40, 1, 1], "stream": 7}}, "unknown: the grid of 1"),
     "two entries": ({"args": {"grid": [8, 4], "block": [128, 1, 1], "stream": 7}}, ""),
     "stream as text": ({"args": {"grid": [8, 1, 1], "stream": "stream 7"}}, ""),
     "no stream": ({"args": {"grid": [8, 1, 1], "stream": {}}}, "unknown: the stream of 1"),
@@ -150,43 +135,6 @@ def test_one_odd_kernel_does_not_refuse_a_kineto_trace(oddity: str, tmp_path: Pa
     assert_frame_equal(profscope.profiles.load(tmp_path / "again.pftrace.gz").launches, launches)
 
 
-def test_odd_things_of_a_kineto_trace_are_told_in_one_note(tmp_path: Path) -> None:
-    document = json.loads((SAMPLES / "kineto.json").read_text())
-    document |= {"deviceProperties": [None], "baseTimeNanoseconds": "then"}
-    kernels = [event for event in document["traceEvents"] if event.get("cat") == "kernel"]
-    for event, changed in zip(kernels, ({"dur": -1}, {"dur": None}, {"dur": -2}), strict=False):
-        event.update(changed)
-    kernels[3]["args"]["grid"] = "8"
-    (tmp_path / "odd.json").write_text(json.dumps(document))
-    profile = profscope.profiles.load(tmp_path / "odd.json")
-    assert len(profile.launches) == 2
-    assert profile.metadata["notes"][1:] == [
-        "What cannot be read: 3 kernels left out: a negative duration (2), no time (1); "
-        "unknown: the grid of 1.",
-        "Its base time cannot be read: times begin at 0.",
-    ]
-
-
-def test_proton_launches_as_an_array_without_arguments(tmp_path: Path) -> None:
-    kernel = {"name": "add", "cat": "kernel", "ph": "X", "pid": 0, "ts": 1.5, "dur": 0.5}
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 0, "tid": 7, "name": "thread_name"},
-        kernel | {"tid": "stream 13", "args": {"call_stack": ["ROOT", "add"]}},
-        kernel | {"tid": 7, "ts": 3.0},
-        kernel | {"tid": 7, "args": None, "ts": 4.0, "dur": -1},
-        kernel | {"tid": [], "ts": 5.0},
-    ]
-    (tmp_path / "t.json").write_text(json.dumps(events))
-    profile = profscope.profiles.load(tmp_path / "t.json")
-    assert profile.launches[["stream", "start_ns", "end_ns"]].to_numpy().tolist() == [
-        [13, 1500, 2000], [7, 3000, 3500], [0, 5000, 5500],
-    ]  # fmt: skip
-    assert profile.metadata["tool"] == "proton"
-    assert profile.metadata["notes"][1:] == [
-        "What cannot be read: 1 kernel left out: a negative duration (1); unknown: the stream of 1."
-    ]
-
-
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
@@ -212,28 +160,6 @@ def test_one_odd_span_does_not_refuse_a_proton_trace(
     ]
     first = [profile.df[profile.df["cta"] == 0].reset_index(drop=True) for profile in (whole, odd)]
     assert first[0]["duration_ns"].tolist() == first[1]["duration_ns"].tolist()
-
-
-@pytest.mark.parametrize(
-    "name", ["kineto.json", "proton_inside.chrome_trace", "proton_launches.chrome_trace"]
-)
-def test_an_imported_profile_can_be_saved_as_ours(name: str, tmp_path: Path) -> None:
-    profile = load(name)
-    profile.save(tmp_path / "ours.json.gz")
-    again = profscope.profiles.load(tmp_path / "ours.json.gz")
-    assert_frame_equal(again.df, profile.df)
-    assert_frame_equal(again.launches, profile.launches)
-    assert again.metadata == profile.metadata
-    events = json.loads(gzip.decompress((tmp_path / "ours.json.gz").read_bytes()))["traceEvents"]
-    spans = [event for event in events if event["ph"] == "X" and event["cat"] in KINDS]
-    assert [event["args"]["cta"] for event in spans] == profile.df["cta"].tolist()
-    processes = {event["args"]["name"] for event in events if event["name"] == "process_name"}
-    assert processes == ({"SM 124", "SM 126", "GPU 0 launches"} if "inside" in name else {"GPU 0"})
-
-
-def test_a_gzipped_foreign_trace_loads(tmp_path: Path) -> None:
-    (tmp_path / "k.json.gz").write_bytes(gzip.compress((SAMPLES / "kineto.json").read_bytes()))
-    assert len(profscope.profiles.load(tmp_path / "k.json.gz").launches) == 5
 
 
 def test_spans_that_cross_stand_beside_the_others() -> None:
@@ -270,27 +196,18 @@ PACKETS = ours(".pftrace")
 PACKED = gzip.compress(OURS)
 
 
-def sqlite_bytes(folder: Path) -> bytes:
-    with sqlite3.connect(folder / "x.db") as database:
-        database.execute("create table t (x)")
-    return (folder / "x.db").read_bytes()
-
-
 BAD_FILES: list[tuple[str, bytes, str]] = [
     ("empty", b"", "is empty"),
-    ("blank", b" \n\n", "is blank"),
     ("cut", OURS[: len(OURS) // 2], "is cut off: its events end in the middle"),
     ("cut-in-first-line", OURS[:300], "is cut off: its JSON ends in the middle, after 300 bytes"),
     ("cut-gzip", PACKED[:-100], "is cut off: its gzip data ends in the middle"),
     ("bad-gzip", PACKED[:50] + b"\xff" * 40 + PACKED[90:], "is damaged gzip data"),
     ("gzip-and-more", PACKED + b"junk", "is damaged: 4 or more bytes follow its gzip data"),
-    ("packed-nothing", gzip.compress(b""), "is empty"),
     ("parquet", b"PAR1" + bytes(20), "is damaged: parquet: Parquet magic bytes not found in footer"),
-    ("html", b"\n<!DOCTYPE html><html></html>", "is an HTML page, not a trace"),
     (
         "perfetto",
         b"\x0a\x10\x52\x0e" + bytes(12),
-        "is a protobuf, perhaps a Perfetto trace of another tool; profscope reads its own",
+        "is a protobuf, perhaps a Perfetto trace of another tool",
     ),
     ("perfetto-cut-in-data", PACKETS[:2000], "is cut off: its data end in the middle"),
     ("perfetto-cut", PACKETS[:-3], "is cut off: its events end in the middle"),
@@ -300,15 +217,14 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
         PACKETS.replace(b'"schema":4', b'"schema";4'),
         "is damaged: its profscope object: Expecting ':' delimiter",
     ),
-    ("zip", b"PK\x03\x04xxxx", "is a zip archive; unpack it first"),
-    ("zstd", b"\x28\xb5\x2f\xfdxxxx", "is zstd-compressed"),
+    ("zip", b"PK\x03\x04xxxx", "is an archive to be unpacked"),
+    ("sqlite", b"SQLite format 3\0", "is an SQLite database"),
     ("text", b"hello world\n", "is text, not JSON"),
     ("train.py", b"import torch\n", "is a program, not a trace; profscope run records one"),
-    ("binary", bytes(range(200, 256)) + bytes(9), "is a binary file of unknown kind"),
+    ("binary", bytes(range(200, 256)) + bytes(9), "is no trace"),
     ("not-json", b'{"traceEvents": [{]}', "is not valid JSON: .* at line 1, column 19"),
-    ("number", b"[1, 2]", "is JSON but no trace: an array"),
-    ("object", b'{"a": 1, "b": 2}', "is JSON but no trace: an object with 'a', 'b'"),
-    ("no-keys", b"{}", "is JSON but no trace: an object with no keys"),
+    ("number", b"[1, 2]", "is JSON but no trace"),
+    ("object", b'{"a": 1, "b": 2}', "is JSON but no trace"),
     ("deep", b"[" * 100_000, "nested too deeply"),
     ("chrome", b'[{"ph": "X", "name": "a", "ts": 1, "dur": 1}]', "is a Chrome trace without GPU kernels"),
     ("no-schema", damaged(lambda o: o.pop("schema")), "no schema number"),
@@ -329,7 +245,7 @@ def test_each_bad_file_is_named_in_one_line(name: str, content: bytes, message: 
     assert str(tmp_path / name) in str(caught.value)
 
 
-@pytest.mark.parametrize("suffix", [".json.gz", ".pftrace.gz", ".pftrace"])
+@pytest.mark.parametrize("suffix", [".json.gz", ".pftrace"])
 def test_our_file_cut_anywhere_is_noticed(suffix: str, tmp_path: Path) -> None:
     regular_profile(launches=1, ctas=40).save(tmp_path / f"t{suffix}")
     content = (tmp_path / f"t{suffix}").read_bytes()
@@ -344,12 +260,6 @@ def test_our_file_cut_anywhere_is_noticed(suffix: str, tmp_path: Path) -> None:
         (tmp_path / f"cut{suffix}").write_bytes(content[:size])
         with pytest.raises(TraceError, match="is cut off"):
             profscope.profiles.load(tmp_path / f"cut{suffix}")
-
-
-def test_sqlite_is_named(tmp_path: Path) -> None:
-    (tmp_path / "report.json").write_bytes(sqlite_bytes(tmp_path))
-    with pytest.raises(TraceError, match="is an SQLite database"):
-        profscope.profiles.load(tmp_path / "report.json")
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.validation import validate
 
-NAMES = ("t.json", "t.pftrace.gz", "t.parquet")
+NAMES = ("t.json", "t.parquet")
 CLOCK = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}
 
 
@@ -59,28 +59,6 @@ def test_what_is_asked_for_is_there_and_nothing_else(
     assert validate(loaded.tables) == []
     said = f"; {rows.sum():,} of its {len(rows):,} spans"
     assert [note for note in loaded.metadata["notes"] if said in note], loaded.metadata["notes"]
-
-
-def test_nobody_knows_what_recording_cost_a_part(saved: Path, whole: Profile) -> None:
-    assert set(whole.overhead()["basis"]) == {"estimated"}
-    launch, cta = (profscope.load(saved / "t.parquet", launch=1, **part) for part in ({}, {"cta": 3}))
-    assert set(launch.overhead()["basis"]) == {"estimated"}
-    assert set(cta.overhead()["basis"]) == {"unknown"}
-    (said,) = cta.verdict["matmul_kernel", 0].not_measured
-    assert "the cost of records is known for whole launches only" in said
-    summary = cta.summary()
-    assert (summary["sampled"] < 1).all(), "one CTA of four"
-    roots = cta.df[cta.df["depth"] == 0]
-    assert summary.loc[summary["kind"] == "kernel", "count"].tolist() == [len(roots)], "nothing is scaled up"
-
-
-def test_a_part_is_saved_and_loaded_again(saved: Path, tmp_path: Path) -> None:
-    part = profscope.load(saved / "t.parquet", launch=1, cta=3)
-    part.save(tmp_path / "part.parquet")
-    again = profscope.load(tmp_path / "part.parquet")
-    assert again.df.equals(part.df)
-    assert again.metadata == part.metadata
-    assert again.metadata["part"] == {"cta": 3}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.store.file_checks import misshapen
-from profscope.traces.merging import Part, merged, merged_notes
+from profscope.traces.merging import Part, merged
+from profscope.traces.merging_metadata import merged_notes
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.validation import validate
 
@@ -108,25 +108,6 @@ def test_merge_refuses_one_part_twice(
         assert why in capsys.readouterr().err
         assert not (tmp_path / "o.json").exists()
     assert convert([*words[:2], str(tmp_path / "b.json"), *words[3:]]) == 0
-
-
-def test_emulated_launches_alike_are_one_recording_where_they_began_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tables = regular_profile(launches=1, ctas=1).tables
-    about = tables.metadata | {"backend": "emulator"}
-    words = [
-        "merge",
-        *(str(tmp_path / name) for name in ("a.json", "b.json")),
-        "-o",
-        str(tmp_path / "o.json"),
-    ]
-    for first, second, code in ((None, None, 0), (5, None, 0), (5, 6, 0), (5, 5, 2)):
-        for name, began in (("a.json", first), ("b.json", second)):
-            said = about if began is None else about | {"began_unix_ns": began}
-            Profile.of(replace(tables, metadata=said)).save(tmp_path / name)
-        assert convert(words) == code
-    assert "hold one recording: its launches would count twice" in capsys.readouterr().err
 
 
 def test_payloads_that_one_part_has(whole: Profile) -> None:
@@ -247,19 +228,6 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(job: Path, whole: Pr
     assert not any("of 8" in note for note in notes)
 
 
-def test_parts_of_a_run_with_more_ranks_are_left_out(job: Path, whole: Profile) -> None:
-    """Of two runs that had no way to agree on an id."""
-    for rank, size, began_ns in ((0, 2, 7), (1, 2, 8), (2, 3, 5)):
-        about = {"id": "", "rank": rank, "world_size": size, "began_unix_ns": began_ns}
-        shutil.rmtree(job / f"rank={rank}")
-        Profile.of(part(whole, [rank], job=about)).save(job / f"rank={rank}" / "t.parquet")
-    profile = profscope.load(job)
-    assert profile.launches["rank"].tolist() == [0, 1]
-    notes = profile.metadata["notes"]
-    assert any(note.startswith("rank=2/t.parquet is left out: ") for note in notes)
-    assert not any("is missing" in note for note in notes)
-
-
 def test_a_folder_without_a_part_that_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "rank=0").mkdir()
     with pytest.raises(TraceError, match="has no part that can be read: rank 0 is missing: it has written n"):
@@ -364,21 +332,3 @@ def test_why_parts_were_not_sampled_is_said_of_each(whole: Profile) -> None:
     parts = [Part(part(whole, [at], sampler=why), "", at) for at, why in enumerate(whys)]
     assert merged(parts[:2]).metadata["sampler"]["why"] == "no CUPTI"
     assert merged(parts[1:]).metadata["sampler"]["why"] == "rank 1: no CUPTI"
-
-
-def test_launches_that_each_rank_chose_by_itself_are_not_paired(whole: Profile) -> None:
-    budget = {"overhead_pct": 1.0, "elapsed_ns": 10**9, "open_ns": 10**8, "host_ns": 10, "gpu_ns": 10}
-    kernel = str(whole.launches["kernel"].iloc[0])
-    building = {"bare_launches": {kernel: 3}}
-    for entry, why in (({"budget": budget}, "windows"), ({"building": building}, f"skew of {kernel}")):
-        together = merged(
-            [Part(part(whole, ranks, **entry), "", at) for at, ranks in enumerate(([0, 1], [2, 3]))]
-        )
-        prof = Profile.of(together)
-        skew = prof.ranks.skew()
-        assert skew.empty
-        assert any(why in text for text in skew.attrs["not_measured"])
-        ranks = prof.ranks.summary()
-        assert ranks["launches"].sum() == 4
-        assert ranks["common_ns"].sum() == 0
-    assert together.metadata["building"] == {"bare_launches": {kernel: 6}}

@@ -10,17 +10,10 @@ from hypothesis import given, settings
 import profscope.profiles
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from profscope.traces.perfetto.protobuf import read_varint
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
-from tests.support.round_trips import SUFFIXES, assert_same
-from tests.support.validation import validate
-
-
-@given(profiles())
-def test_generated_profiles_are_valid(profile: Profile) -> None:
-    assert validate(profile.tables) == []
+from tests.support.round_trips import assert_same
 
 
 @pytest.mark.parametrize(
@@ -36,33 +29,6 @@ def test_round_trip_is_lossless(suffix: str, tmp_path_factory: pytest.TempPathFa
         assert_same(profscope.profiles.load(path), profile)
 
     check()
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_regular_profile_round_trips(suffix: str, tmp_path: Path) -> None:
-    profile = regular_profile(launches=2, ctas=40, warps=4, iterations=20)
-    assert len(profile.df) > 2 * 8192, "several blocks of events"
-    profile.launches["cold"] = [True, False]
-    profile.save(tmp_path / f"t{suffix}")
-    assert_same(profscope.profiles.load(tmp_path / f"t{suffix}"), profile)
-
-
-@pytest.mark.parametrize("second", [b"[", b"{"])
-@pytest.mark.parametrize("first", b"\xef\xbb\xbf")
-def test_a_packet_whose_length_looks_like_json(first: int, second: bytes, tmp_path: Path) -> None:
-    """Behind its first byte, a newline, stands how long it is."""
-    path = tmp_path / "t.pftrace"
-    profile = regular_profile(launches=1, ctas=2, warps=1, iterations=1)
-    profile.save(path)
-    length, _ = read_varint(path.read_bytes(), 1)
-    wanted = (first & 0x7F) + (second[0] << 7)
-    profile.metadata["notes"] = [*profile.metadata["notes"], "x" * (wanted - length)]
-    profile.save(path)
-    more, _ = read_varint(path.read_bytes(), 1)
-    profile.metadata["notes"][-1] = "x" * (2 * wanted - length - more)
-    profile.save(path)
-    assert path.read_bytes().startswith(bytes([10, first]) + second)
-    assert_same(profscope.profiles.load(path), profile)
 
 
 @given(profiles(max_actions=5))
@@ -98,15 +64,13 @@ def test_recompressed_and_misnamed_files_still_load(suffix: str, tmp_path: Path)
         assert_same(profscope.profiles.load(tmp_path / name), profile)
 
 
-@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
-def test_both_suffixes_hold_the_same_bytes(suffix: str, tmp_path: Path) -> None:
+def test_both_suffixes_hold_the_same_bytes(tmp_path: Path) -> None:
     profile = regular_profile()
-    profile.save(tmp_path / f"a{suffix}")
-    profile.save(tmp_path / f"a{suffix}.gz")
-    profile.save(tmp_path / f"b{suffix}.gz")
-    packed = (tmp_path / f"a{suffix}.gz").read_bytes()
-    assert gzip.decompress(packed) == (tmp_path / f"a{suffix}").read_bytes()
-    assert packed == (tmp_path / f"b{suffix}.gz").read_bytes()
+    for name in ("a.json", "a.json.gz", "b.json.gz"):
+        profile.save(tmp_path / name)
+    packed = (tmp_path / "a.json.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / "a.json").read_bytes()
+    assert packed == (tmp_path / "b.json.gz").read_bytes()
 
 
 def test_a_table_that_breaks_the_schema_is_not_saved(tmp_path: Path) -> None:
@@ -131,7 +95,7 @@ def odd_profiles() -> dict[str, Profile]:
 
 
 @pytest.mark.parametrize("name", odd_profiles())
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [".json", ".parquet"])
 def test_odd_profiles_round_trip(suffix: str, name: str, tmp_path: Path) -> None:
     profile = odd_profiles()[name]
     profile.save(tmp_path / f"t{suffix}")

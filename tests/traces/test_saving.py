@@ -26,7 +26,7 @@ from tests.support.examples import examples
 from tests.support.full_disk import full_disk
 from tests.support.profiles import profiles, regular_profile
 from tests.support.quick import quick
-from tests.support.round_trips import SUFFIXES, assert_same
+from tests.support.round_trips import assert_same
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,9 +66,8 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("suffix", quick((".json", ".pftrace.gz"), (".pftrace.gz",)))
-def test_ctrl_c_in_the_middle_leaves_the_file_as_it_was(suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"t{suffix}"
+def test_ctrl_c_in_the_middle_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "t.pftrace.gz"
     regular_profile(launches=1, ctas=1).save(path)
     before = path.read_bytes()
     saver = subprocess.Popen(
@@ -85,7 +84,7 @@ def test_ctrl_c_in_the_middle_leaves_the_file_as_it_was(suffix: str, tmp_path: P
     assert path.read_bytes() == before or len(profscope.load(path).launches) == 2
 
 
-@pytest.mark.parametrize("suffix", [".json", ".pftrace", ".html"])
+@pytest.mark.parametrize("suffix", [".pftrace", ".html"])
 def test_a_finding_that_fails_fails_no_save(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +118,7 @@ def test_what_is_no_path_is_refused() -> None:
         regular_profile().save(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [".json.gz", ".parquet"])
 def test_a_disk_that_fills_up_leaves_the_file_as_it_was(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"t{suffix}"
     path.write_text("precious")
@@ -133,9 +132,7 @@ def test_a_disk_that_fills_up_leaves_the_file_as_it_was(suffix: str, tmp_path: P
     assert_same(profscope.load(path), profile)
 
 
-@pytest.mark.parametrize(
-    "name", ["t.html", "t.report.json", "t.speedscope.json.gz", "t.collapsed", "t.collapsed.gz"]
-)
+@pytest.mark.parametrize("name", ["t.html", "t.collapsed.gz"])
 def test_so_it_is_with_what_is_only_written(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("precious")
     with pytest.raises(TraceError, match=r"cannot write .*: File too large"), full_disk(10):
@@ -144,16 +141,15 @@ def test_so_it_is_with_what_is_only_written(name: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == [name]
 
 
-@pytest.mark.parametrize("name", ["t.json", "t.pftrace.gz", "t.html"])
-def test_what_is_replaced_keeps_its_permissions(name: str, tmp_path: Path) -> None:
+def test_what_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
     """A trace has the sources of kernels in it."""
     before = os.umask(0o027)
     try:
-        regular_profile(launches=1, ctas=1).save(f"{tmp_path}/{name}")
-        assert mode(tmp_path / name) == 0o640
-        (tmp_path / name).chmod(0o700)
-        regular_profile(launches=2, ctas=1).save(f"{tmp_path}/{name}")
-        assert mode(tmp_path / name) == 0o700
+        regular_profile(launches=1, ctas=1).save(tmp_path / "t.json")
+        assert mode(tmp_path / "t.json") == 0o640
+        (tmp_path / "t.json").chmod(0o700)
+        regular_profile(launches=2, ctas=1).save(tmp_path / "t.json")
+        assert mode(tmp_path / "t.json") == 0o700
     finally:
         os.umask(before)
 
@@ -173,22 +169,6 @@ def test_what_is_read_only_is_not_replaced(tmp_path: Path) -> None:
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
-
-
-def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
-    path = tmp_path / ("é" * 125 + ".json")
-    assert len(path.name.encode()) == 255
-    regular_profile(launches=1, ctas=1).save(path)
-    assert len(profscope.load(path).launches) == 1
-
-
-def test_names_that_no_file_can_have(tmp_path: Path) -> None:
-    profile = regular_profile(launches=1, ctas=1)
-    with pytest.raises(TraceError, match=r"cannot write .*a\\x00b\.json: its name has a NUL"):
-        profile.save(tmp_path / "a\0b.json")
-    with pytest.raises(TraceError, match=r"cannot write .*\\ud800\.json: its name is no Unicode"):
-        profile.save(tmp_path / "\ud800.json")
-    assert os.listdir(tmp_path) == []
 
 
 TIMES = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**60)

@@ -26,17 +26,6 @@ def test_slots_are_disjoint_and_no_more_than_needed(intervals: list[tuple[int, i
         assert slots[mine].max() + 1 == at_once
 
 
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 15)), max_size=20))
-def test_spans_of_a_lane_nest(spans: list[tuple[int, int]]) -> None:
-    start = np.array([s for s, _ in spans], np.int64)
-    end = start + np.array([d for _, d in spans], np.int64)
-    lanes = nesting_lanes(start, end)
-    for a in range(len(spans)):
-        for b in range(len(spans)):
-            if lanes[a] == lanes[b] and start[a] <= start[b] < end[a]:
-                assert end[b] <= end[a] or start[a] == start[b]
-
-
 def test_only_overlapping_spans_get_lanes() -> None:
     assert nesting_lanes(np.array([0, 1, 1, 3, 5]), np.array([9, 4, 3, 4, 9])).tolist() == [0] * 5
     assert nesting_lanes(np.array([0, 3, 5]), np.array([4, 8, 7])).tolist() == [0, 1, 0]
@@ -58,9 +47,3 @@ def test_ctas_that_run_at_once_get_slots_of_their_sm() -> None:
     assert len(table) == 4 * 2 * 2
     assert table["tid"].is_unique
     assert not set(table["tid"]) & set(table["pid"])
-
-
-def test_devices_are_kept_apart() -> None:
-    df = regular_profile(launches=2, ctas=1, warps=1, iterations=1).df
-    table = assign_tracks(df, df["launch"].to_numpy().astype(np.int64)).table
-    assert table[["pid", "device", "sm"]].to_numpy().tolist() == [[1, 0, 0], [2, 1, 0]]

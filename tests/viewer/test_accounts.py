@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,11 @@ from rich.cells import cell_len
 
 from profscope.analysis.breakdown import breakdown
 from profscope.profiles import Profile, load
-from profscope.viewer.first_screen import show_first_screen
 from profscope.viewer.kernels import MOST_ACCOUNTS, render_account
+from profscope.viewer.screen import show_first_screen
 from tests.support.command_line import run
 from tests.support.models import kernels
 from tests.support.profiles import profiles
-from tests.support.quick import quick
 from tests.support.sessions import launch_add, session
 
 DATA = Path(__file__).parents[1] / "data"
@@ -81,31 +79,7 @@ def test_an_emulated_kernel_is_of_the_model_and_needs_no_samples() -> None:
     assert "evidence" not in text
 
 
-def test_an_emulated_kernel_without_samples_has_no_advice_of_a_gpu() -> None:
-    with session() as prof:
-        launch_add(1000)
-    bare = Profile.of(replace(prof.tables, samples=prof.tables.samples.iloc[:0], df=prof.tables.df.iloc[:0]))
-    text = " ".join(drawn(bare, 80))
-    assert "unknown" in text
-    assert "evidence" not in text
-
-
 def test_a_part_of_launches_has_none() -> None:
     cta = str(int(load(MATMUL).df["cta"].iloc[0]))
     assert "Where its time goes" not in run(str(MATMUL), "--cta", cta).stdout
     assert "Where its time goes" in run(str(MATMUL), "--kernels", "matmul").stdout
-
-
-def test_what_is_alike_is_said_once() -> None:
-    profile = load(DATA / "compiled_model.pftrace.gz")
-    lines = drawn(profile, 80)
-    assert lines.count(f"  {NO_SAMPLES}") == 1
-    assert sum("·····" in line for line in lines) == 3
-
-
-@pytest.mark.parametrize("width", quick(range(20, 41), {20, 23, 31, 40}))
-def test_no_bar_is_wider_than_the_terminal(width: int) -> None:
-    lines = drawn(load(MATMUL), width)
-    bars = [line for line in lines if any(cell in line * 3 for cell in ("███", "···", "▓▓▓"))]
-    assert bars
-    assert max(cell_len(line) for line in bars) <= width

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import profscope
-from profscope.viewer.cli import main
 from tests.support.command_line import run
 from tests.support.edited import run_of_matmul, slowed
-from tests.support.profiles import regular_profile
-
-WITHOUT = """
-import sys
-for name in {}, {}:
-    sys.modules[name] = None
-from profscope.viewer.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-SAMPLES = Path(__file__).parents[1] / "traces" / "samples"
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +53,7 @@ def test_a_slower_kernel_is_told_first(traces: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("bound", "other", "status"),
-    [("5%", "slower", 3), ("5", "slower", 3), ("90%", "slower", 0), ("0%", "again", 0), (None, "slower", 0)],
+    [("5%", "slower", 3), ("90%", "slower", 0), ("0%", "again", 0), (None, "slower", 0)],
 )
 def test_a_regression_above_the_bound_ends_with_3(
     traces: dict[str, str], bound: str | None, other: str, status: int
@@ -77,20 +62,6 @@ def test_a_regression_above_the_bound_ends_with_3(
     done = run("diff", traces["before"], traces[other], *gate)
     assert done.returncode == status
     assert ("That is more than --fail-above 5%." in done.stdout) == (status == 3)
-
-
-def test_a_faster_kernel_passes_the_gate(traces: dict[str, str]) -> None:
-    done = run("diff", traces["slower"], traces["before"], "--fail-above", "0")
-    assert done.returncode == 0
-    assert "% faster (" in done.stdout
-
-
-def test_two_runs_are_the_same(traces: dict[str, str]) -> None:
-    done = run("diff", traces["before"], traces["again"], "--format", "json")
-    shown = json.loads(done.stdout)
-    (kernel,) = shown["kernels"]
-    assert kernel["says"].endswith("within noise")
-    assert not any(row["significant"] for row in [kernel["launch"], *kernel["rows"]])
 
 
 def test_a_gate_that_can_judge_nothing_fails(traces: dict[str, str], tmp_path: Path) -> None:
@@ -123,23 +94,6 @@ def test_json_has_what_diff_says(traces: dict[str, str]) -> None:
         assert {name: row[name] for name in row} == {name: expected[name] for name in row}
 
 
-@pytest.mark.parametrize(("width", "columns"), [("60", 5), ("80", 8), ("200", 9)])
-def test_short_lines_leave_columns_out(traces: dict[str, str], width: str, columns: int) -> None:
-    done = run("diff", traces["before"], traces["slower"], "--width", width)
-    lines = done.stdout.splitlines()
-    assert all(len(line) <= int(width) for line in lines)
-    head = next(line for line in lines if line.startswith("scope "))
-    assert len(head.split()) >= columns
-    assert ("most" in head) == (width != "60")
-
-
-def test_kernels_are_chosen_by_name(traces: dict[str, str]) -> None:
-    assert run("diff", traces["before"], traces["again"], "--kernels", "matmul").returncode == 0
-    done = run("diff", traces["before"], traces["again"], "--kernels", "add")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "no kernel matches 'add'; there are: matmul_kernel" in done.stderr
-
-
 def test_bad_input_is_one_line(traces: dict[str, str], tmp_path: Path) -> None:
     text = tmp_path / "a.json"
     text.write_text("nothing")
@@ -152,38 +106,6 @@ def test_bad_input_is_one_line(traces: dict[str, str], tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (status, ""), arguments
         assert says in done.stderr
         assert done.stderr.count("\n") == 1
-
-
-def test_help_says_what_the_statuses_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["diff", "--help"])
-    assert caught.value.code == 0
-    said = capsys.readouterr().out
-    assert "3 a kernel is slower by more than --fail-above" in " ".join(said.split())
-    assert all(len(line) <= 80 for line in said.splitlines())
-    assert "--fail-above N%" in said
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "profscope diff A B" in capsys.readouterr().out
-
-
-def test_a_file_called_diff_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    regular_profile(launches=1).save("diff.json")
-    shutil.move("diff.json", "diff")
-    done = run("./diff")
-    assert done.returncode == 0
-    assert "matmul_kernel" in done.stdout
-
-
-def test_it_runs_without_triton_and_torch(traces: dict[str, str]) -> None:
-    command = [sys.executable, "-W", "error", "-c", WITHOUT.format("'triton'", "'torch'"), "diff"]
-    command += [traces["before"], traces["slower"]]
-    environment = {**os.environ, "NO_COLOR": "1"}
-    ran = subprocess.run(
-        [*command, "--fail-above", "5%"], capture_output=True, text=True, env=environment, check=False
-    )
-    assert (ran.returncode, ran.stderr) == (3, "")
 
 
 def test_a_side_that_is_not_to_be_trusted_is_named(traces: dict[str, str], tmp_path: Path) -> None:

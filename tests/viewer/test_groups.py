@@ -3,7 +3,6 @@
 import io
 import json
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,26 +61,6 @@ def test_each_variant_has_its_line_table_and_tree(two_variants: str) -> None:
     assert view["timeline"]["label"] == "#1"
 
 
-def test_variants_are_told_apart_in_the_text(two_variants: str) -> None:
-    lines = [line.split() for line in run(two_variants, "--width", "120").splitlines()]
-    assert ["add_kernel", "#1", "BLOCK=512", "2"] in [line[:4] for line in lines]
-    verdict = next(line for line in lines if line[:1] == ["Verdict"])
-    assert verdict[1:3] == ["emulated:", "add_kernel"]
-    assert verdict[3] in ("#0:", "#1:")
-    heading = len(lines) - 1 - lines[::-1].index(["add_kernel", "#0"])
-    assert lines[heading + 1][:3] == ["BLOCK=256,", "1", "launch,"]
-    assert sum(line[:2] == ["add_kernel", "#0"] for line in lines) == 5, "bar, list, lines, heading, tree"
-    narrow = run(two_variants, "--width", "40")
-    heading = next(line for line in narrow.splitlines() if line.startswith("kernel "))
-    assert "configuration" not in heading
-    assert max(map(len, narrow.splitlines()[1:])) <= 40, "all but EMULATED, which is never cut"
-
-
-def test_a_kernel_of_one_variant_has_no_number() -> None:
-    entries = kernels(regular_profile())
-    assert not any("variant" in line.plain for line in render_kernels(entries, "ns", 200, 0))
-
-
 def test_launches_without_a_time_are_counted() -> None:
     one = regular_profile(launches=1)
     launches = one.launches.assign(ctas=0, records=0, start_ns=0, end_ns=0)
@@ -89,8 +68,3 @@ def test_launches_without_a_time_are_counted() -> None:
     lines = [line.plain for line in render_kernels(entries, "ns", 100, 0)]
     assert lines[2].split() == ["matmul_kernel", "1", "-", "0ns", *"----"]
     assert lines[-1] == "matmul_kernel: 1 launch without records or without an end: no time known."
-
-
-def test_other_tools_launches_have_no_records_but_times() -> None:
-    view = json.loads(run(str(Path(__file__).parents[1] / "traces/samples/kineto.json"), "--format", "json"))
-    assert all(row["untimed"] == 0 and row["time"]["min"] > 0 for row in view["kernels"])

@@ -136,24 +136,7 @@ def test_an_endless_stream_is_not_copied_without_end(
     assert written < 16 << 20
 
 
-def test_a_fifo_that_nobody_writes_to_is_waited_for_with_a_line(tmp_path: Path) -> None:
-    regular_profile(launches=1, ctas=1).save(tmp_path / "t.json")
-    os.mkfifo(tmp_path / "fifo")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "profscope.viewer", str(tmp_path / "fifo")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-    )  # fmt: skip
-    assert process.stderr is not None
-    said = process.stderr.readline()
-    assert said == f"profscope: waiting for something to be written to {tmp_path}/fifo\n"
-    (tmp_path / "fifo").write_bytes((tmp_path / "t.json").read_bytes())
-    out, _ = process.communicate()
-    assert process.returncode == 0
-    assert "matmul_kernel" in out
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_leaves_no_copy(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_leaves_no_copy(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "profscope.viewer", "-"],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=ROOT,
@@ -165,7 +148,7 @@ def test_a_signal_leaves_no_copy(number: signal.Signals, tmp_path: Path) -> None
     while not list(tmp_path.glob("profscope-view-*/trace")):
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(number)
-    assert process.wait(timeout=60) == 128 + number
+    process.terminate()
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
     process.stdin.close()
     assert list(tmp_path.glob("profscope-view-*")) == []

@@ -10,14 +10,11 @@ import pytest
 
 from profscope.analysis.model.entries import LineEntry, Lines
 from profscope.profiles import Profile
-from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.cli import main
-from profscope.viewer.input import part_of
 from profscope.viewer.kernels import render_lines
 from tests.support.models import kernels
 from tests.support.profiles import regular_profile
 from tests.support.samples import sample_rows
-from tests.support.validation import validate
 
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
 TABLE = sample_rows(
@@ -51,19 +48,6 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
         0,
     )
     assert kernel["lines"]["rows"][0]["share_samples"] == 0.8
-
-
-def test_samples_stay_where_whole_variants_are_chosen() -> None:
-    chosen = part_of(SAMPLED, TraceFilter(kernels="matmul"))
-    assert chosen.samples.equals(TABLE)
-    assert validate(chosen.tables) == []
-    assert not len(part_of(SAMPLED, TraceFilter(launch=0)).samples)
-
-
-def test_what_was_not_measured_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    SPANS.save(tmp_path / "t.json")
-    assert main([str(tmp_path / "t.json"), "--show", "lines"]) == 0
-    assert "no samples: `profscope run --evidence true` takes some" in capsys.readouterr().out
 
 
 def test_a_line_of_another_file_says_so() -> None:

@@ -26,13 +26,6 @@ def test_the_header_has_gpu_time_and_the_longest_scopes() -> None:
         assert any("Program" in line.plain for line in render(header, 80)) == said
 
 
-def test_without_any_it_says_nothing() -> None:
-    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=1)
-    header = shown(profile)
-    assert (header.model.program.gpus, header.model.program.scopes) == ((), ())
-    assert not any("Program" in line.plain for line in render_header(header, 80))
-
-
 def test_notes_that_say_the_same_of_many_kernels_are_told_once() -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1, iterations=1)
     notes = [f"k{at}: {at} of 64 CTAs were recorded" for at in range(1, 9)] + [

@@ -45,11 +45,6 @@ def test_limits_of_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert all(str(resource) in text for resource in prof.limits()["resource"])
 
 
-def test_no_limits_say_what_would_give_some(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(MATMUL), "--show", "limits"]) == 1
-    assert "no limits are known: `profscope run --evidence true` measures what" in capsys.readouterr().err
-
-
 def test_experiments_are_shown_what_saves_most_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,8 +74,3 @@ def test_experiments_are_shown_what_saves_most_first(
     rows = json.loads(shown(capsys, str(path), "--show", "experiments", "--format", "json"))["experiments"]
     assert [row["time_kcycles"] for row in rows] == [None] * 4
     assert shown(capsys, str(path), "--show", "experiments", "--format", "csv").count("\n") == 5
-
-
-def test_no_experiments_say_what_would_make_some(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(MATMUL), "--show", "experiments"]) == 1
-    assert "profscope.explain measures what each line costs" in capsys.readouterr().err

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from profscope.analysis.model.labels import Group
 from profscope.analysis.scopes.table import make_tables
-from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.cli import main
 from profscope.viewer.input import part_of
-from profscope.viewer.timeline import choose_cta
 from tests.support.models import groups, kernels
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
@@ -55,21 +53,6 @@ def test_a_selection_is_a_sound_profile_of_just_the_spans_asked_for(
     assert (part.df["start_ns"].to_numpy()[part.df["parent"].to_numpy()[outer]] == above).all()
 
 
-def test_nothing_asked_for_is_the_whole(profile: Profile) -> None:
-    assert part_of(profile, TraceFilter()) is profile
-
-
-def test_a_launch_restricts_kernels_tables_and_timeline(profile: Profile) -> None:
-    part = part_of(profile, TraceFilter(launch=1))
-    (kernel,) = kernels(part)
-    assert (kernel.launches, kernel.ctas.recorded) == (1, 8)
-    (table,) = make_tables(part.tables, "ns", 0, groups([kernel]))
-    assert (table.launches, table.ctas, table.warps) == (1, 8, 32)
-    choice = choose_cta(part.tables, groups([kernel]))
-    assert choice is not None
-    assert (choice.launch, choice.candidates) == (1, 8)
-
-
 @pytest.mark.parametrize(
     ("chosen", "ctas", "warps"),
     [
@@ -96,14 +79,6 @@ def test_a_part_of_launches_restricts_counts_times_and_sums(
     assert not table.scaled
 
 
-def test_launches_without_a_span_of_the_part_go() -> None:
-    profile = regular_profile(launches=2, ctas=4)
-    gone = ((profile.df["launch"] == 0) & (profile.df["cta"] == 3)).to_numpy()
-    df = profile.df[~gone].reset_index(drop=True).assign(parent=-1, wait=-1)
-    part = part_of(Profile(df, profile.launches, profile.metadata), TraceFilter(cta=3))
-    assert part.launches["launch"].tolist() == [1]
-
-
 def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
     profile = regular_profile(launches=2, ctas=4)
     op = profile.df[profile.df["scope"] == "load A"].iloc[0]
@@ -128,28 +103,6 @@ def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
     for part in (TraceFilter(launch=0), TraceFilter(cta=1), TraceFilter(warp=0)):
         assert (load(part).bytes_at_most, load(part).gb_per_s_at_most) == (None, None)
         assert load(part).measures == "issue"
-
-
-def test_variants() -> None:
-    profile = regular_profile(launches=3, ctas=2)
-    with pytest.raises(TraceError, match="no variant 1; there are: 0"):
-        part_of(profile, TraceFilter(variant=1))
-    launches = profile.launches.assign(variant=np.array([0, 1, 0], np.int32))
-    profile = Profile(profile.df, launches, profile.metadata)
-    assert part_of(profile, TraceFilter(variant=0)).df["launch"].unique().tolist() == [0, 2]
-    with pytest.raises(TraceError, match=r"no variant 7; there are: 0-1"):
-        part_of(profile, TraceFilter(variant=7))
-
-
-def test_notes_on_kernels_that_are_not_shown_are_left_out() -> None:
-    whole = regular_profile(launches=2, ctas=1, warps=1)
-    launches = whole.launches.assign(kernel=["matmul_kernel", "other"])
-    df = whole.tables.df[whole.tables.df["launch"] == 0]
-    notes = ["other: 3 launches ran bare", "other #1: no time", "matmul_kernel: kept", "the GPU was idle: so"]
-    profile = Profile(df, launches, whole.metadata | {"notes": notes})
-    shown = part_of(profile, TraceFilter(kernels="^matmul"))
-    assert shown.metadata["notes"] == notes[2:]
-    assert profile.report()["header"]["notes"][0] == notes[3]
 
 
 @pytest.mark.parametrize("flag", quick(["--cta", "--warp"], ["--cta"]))

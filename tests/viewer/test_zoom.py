@@ -43,13 +43,3 @@ def test_a_range_ends_after_its_start(text: str) -> None:
 def test_a_range_behind_the_end() -> None:
     with pytest.raises(TraceError, match=r"--zoom begins at 90.0k cycles; the CTA takes 12.3k cycles"):
         parse_zoom("90k:").within(12_300, "cycles", 1.0)
-
-
-def test_a_range_that_only_the_clock_turns_round() -> None:
-    with pytest.raises(OptionError, match="ends before it begins"):
-        parse_zoom("1k:100ns").within(LONG, "cycles", 1.0)
-
-
-def test_a_range_in_the_other_unit_without_a_clock() -> None:
-    with pytest.raises(TraceError, match="--zoom is in ns"):
-        parse_zoom("1us:2us").within(LONG, "cycles", float("nan"))

@@ -1,55 +1,22 @@
-"""Launches, counters and findings as Chrome trace events, as text, a line each.
+"""What is drawn around the spans as Chrome trace events, as text, a line each.
 
-A process for each GPU has its launches and counters, and one has the findings.
+A process for each GPU has its launches and counters, one has the findings, and each host and GPU of the
+program around has its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any
 
 from profscope.schema import Tables
-from profscope.traces.above import Counter
 from profscope.traces.around_tracks import AroundTracks
 from profscope.traces.chrome.text import json_text, string_text
-from profscope.traces.overview import FINDING, SUMMARY, Bars, launch_args
+from profscope.traces.overview import FINDING, SUMMARY, Bars, Counter, launch_args
 from profscope.traces.tracks import Tracks, interval_slots, nesting_lanes, row_devices
 
-__all__ = ["around_lines", "micros", "named_event", "overview_lines"]
-
-BLOCK_LINES: Final = 1 << 14
-
-
-def around_lines(drawn: AroundTracks, origin_ns: int, after_pid: int, after_tid: int) -> Iterator[bytes]:
-    """Blocks of events with a comma between any two; none before a block and none behind it.
-
-    Processes and threads are numbered from `after_pid` and `after_tid` on.
-    """
-    pids: dict[str, int] = {}
-    lines: list[str] = []
-    for number, track in enumerate(drawn.tracks):
-        pid = after_pid + 1 + pids.setdefault(track.process, len(pids))
-        tid = after_tid + 1 + number
-        lines.append(named_event("process_name", pid, 0, name=track.process))
-        lines.append(named_event("process_sort_index", pid, 0, sort_index=-1000 + pid))  # above the SMs
-        lines.append(named_event("thread_name", pid, tid, name=track.name))
-        lines.append(named_event("thread_sort_index", pid, tid, sort_index=tid))
-        place = f'"pid":{pid},"tid":{tid}'
-        rows = track.rows
-        starts = (drawn.start_ns[rows] - origin_ns).tolist()
-        durations = (drawn.end_ns[rows] - drawn.start_ns[rows]).tolist()
-        texts: dict[tuple[str, str, int], str] = {}
-        for row, start, duration in zip(rows.tolist(), starts, durations, strict=True):
-            key = drawn.name[row], drawn.kind[row], id(drawn.args[row])
-            if key not in texts:
-                args = json_text(drawn.args[row])
-                texts[key] = f'{{"name":{string_text(key[0])},"cat":"{key[1]}","ph":"X","args":{args},'
-            lines.append(f'{texts[key]}{place},"ts":{micros(start)},"dur":{micros(duration)}}}')
-            if len(lines) >= BLOCK_LINES:
-                yield ",\n".join(lines).encode()
-                lines = []
-    if lines:
-        yield ",\n".join(lines).encode()
+__all__ = ["Around", "micros", "thread_lines"]
 
 
 def micros(ns: int) -> str:
@@ -58,47 +25,80 @@ def micros(ns: int) -> str:
     return f"{sign}{size // 1000}.{size % 1000:03d}"
 
 
-def named_event(event: str, pid: int, tid: int, **args: object) -> str:
-    """One that names or orders a process or a thread."""
-    return json_text({"name": event, "ph": "M", "pid": pid, "tid": tid, "args": args})
+def thread_lines(what: str, pid: int, tid: int, name: str, order: int) -> list[str]:
+    """The events that name and order a "process" or a "thread"."""
+    told = (f"{what}_name", {"name": name}), (f"{what}_sort_index", {"sort_index": order})
+    return [
+        json_text({"name": event, "ph": "M", "pid": pid, "tid": tid, "args": args}) for event, args in told
+    ]
 
 
-def overview_lines(
-    tables: Tables,
-    tracks: Tracks,
-    counters: Sequence[Counter],
-    findings: Bars | None,
-    origin_ns: int,
-    of: str,
-) -> list[str]:
-    """The events; `origin_ns` is what times count from, `of` what the numbers of devices are of.
+@dataclass
+class Around:
+    """The lines so far. pid, tid: the last numbers that processes and threads have; origin_ns: what times
+    count from."""
 
-    Processes and threads have the numbers that follow those of `tracks`.
-    """
-    pid, tid = (int(tracks.table[name].max()) for name in ("pid", "tid"))
-    lines: list[str] = []
-    several = len(tracks.kernels) > 1
-    inside = tracks.table[tracks.table["kernel"] >= 0]  # not what other tools saw from outside
-    for device in inside["device"].unique().tolist():
-        pid += 1
-        lines += _process(pid, f"{of} {device} launches" + " (emulated)" * tables.emulated)
-        for counter in counters:
-            if counter.device == device:
-                whose = f": {tracks.kernels[counter.kernel]}" if several and counter.kernel >= 0 else ""
-                lines += _counter(counter, counter.name + whose, pid, origin_ns)
-        for lane, bars in enumerate(_launches(tables, device)):
-            tid += 1
-            lines += _thread(pid, tid, "launches" + f" lane {lane}" * (lane > 0))
-            lines += _bars(bars, SUMMARY, pid, tid, origin_ns)
-    if findings is not None:
-        pid += 1
-        lines += _process(pid, "Findings")
-        lanes = nesting_lanes(findings.start_ns, findings.end_ns)
-        for lane in range(int(lanes.max()) + 1):
-            tid += 1
-            lines += _thread(pid, tid, "Findings" + f" lane {lane}" * (lane > 0))
-            lines += _bars(findings.taken(lanes == lane), FINDING, pid, tid, origin_ns)
-    return lines
+    pid: int
+    tid: int
+    origin_ns: int
+    lines: list[str] = field(default_factory=list)
+
+    def above(
+        self, tables: Tables, tracks: Tracks, counters: Sequence[Counter], findings: Bars | None, of: str
+    ) -> None:
+        """Launches, counters and findings. of: what the numbers of devices are of."""
+        several = len(tracks.kernels) > 1
+        inside = tracks.table[tracks.table["kernel"] >= 0]  # not what other tools saw from outside
+        for device in inside["device"].unique().tolist():
+            self._process(f"{of} {device} launches" + " (emulated)" * tables.emulated, -2000)
+            for counter in counters:
+                if counter.device == device:
+                    whose = f": {tracks.kernels[counter.kernel]}" if several and counter.kernel >= 0 else ""
+                    self._counter(counter, counter.name + whose)
+            for lane, bars in enumerate(_launches(tables, device)):
+                self._bars("launches" + f" lane {lane}" * (lane > 0), SUMMARY, bars)
+        if findings is not None:
+            self._process("Findings", -2000)
+            lanes = nesting_lanes(findings.start_ns, findings.end_ns)
+            for lane in range(int(lanes.max()) + 1):
+                mine = findings.taken(lanes == lane)
+                self._bars("Findings" + f" lane {lane}" * (lane > 0), FINDING, mine)
+
+    def program(self, drawn: AroundTracks) -> None:
+        """Host scopes and events."""
+        process = None
+        for track in sorted(drawn.tracks, key=lambda each: each.process):
+            if track.process != process:
+                process = track.process
+                self._process(process, -1000)
+            rows = track.rows.tolist()
+            names, args = ([of[row] for row in rows] for of in (drawn.name, drawn.args))
+            bars = Bars(drawn.start_ns[track.rows], drawn.end_ns[track.rows], names, args)
+            self._bars(track.name, [drawn.kind[row] for row in rows], bars)
+
+    def _process(self, name: str, above: int) -> None:
+        """above: how far above those with spans it is shown."""
+        self.pid += 1
+        self.lines += thread_lines("process", self.pid, 0, name, above + self.pid)
+
+    def _bars(self, name: str, kind: str | list[str], bars: Bars) -> None:
+        """A thread of the last process."""
+        self.tid += 1
+        self.lines += thread_lines("thread", self.pid, self.tid, name, self.tid)
+        place = f'"pid":{self.pid},"tid":{self.tid}'
+        kinds = [kind] * len(bars.name) if isinstance(kind, str) else kind
+        times = (bars.start_ns - self.origin_ns).tolist(), (bars.end_ns - bars.start_ns).tolist()
+        for start, duration, text, own, args in zip(*times, bars.name, kinds, bars.args, strict=True):
+            self.lines.append(
+                f'{{"name":{string_text(text)},"cat":"{own}","ph":"X","args":{json_text(args)},'
+                f'{place},"ts":{micros(start)},"dur":{micros(duration)}}}'
+            )
+
+    def _counter(self, counter: Counter, name: str) -> None:
+        start = f'{{"name":{string_text(name)},"ph":"C","pid":{self.pid},"ts":'
+        args = f',"args":{{{string_text(counter.unit)}:'
+        steps = zip((counter.time_ns - self.origin_ns).tolist(), counter.value.tolist(), strict=True)
+        self.lines += [f"{start}{micros(time)}{args}{value:.12g}}}}}" for time, value in steps]
 
 
 def _launches(tables: Tables, device: int) -> Iterator[Bars]:
@@ -113,33 +113,3 @@ def _launches(tables: Tables, device: int) -> Iterator[Bars]:
     bars = Bars(start, end, launches["kernel"].tolist(), args)
     for number in range(int(lane.max(initial=-1)) + 1):
         yield bars.taken(lane == number)
-
-
-def _counter(counter: Counter, name: str, pid: int, origin_ns: int) -> Iterator[str]:
-    start = f'{{"name":{string_text(name)},"ph":"C","pid":{pid},"ts":'
-    args = f',"args":{{{string_text(counter.unit)}:'
-    for time, value in zip((counter.time_ns - origin_ns).tolist(), counter.value.tolist(), strict=True):
-        yield f"{start}{micros(time)}{args}{value:.12g}}}}}"
-
-
-def _bars(bars: Bars, kind: str, pid: int, tid: int, origin_ns: int) -> Iterator[str]:
-    columns = bars.start_ns.tolist(), bars.end_ns.tolist(), bars.name, bars.args
-    for start, end, name, args in zip(*columns, strict=True):
-        yield (
-            f'{{"name":{string_text(name)},"cat":"{kind}","ph":"X","args":{json_text(args)},"pid":{pid},'
-            f'"tid":{tid},"ts":{micros(start - origin_ns)},"dur":{micros(end - start)}}}'
-        )
-
-
-def _process(pid: int, name: str) -> list[str]:
-    return [
-        named_event("process_name", pid, 0, name=name),
-        named_event("process_sort_index", pid, 0, sort_index=-2000 + pid),  # above all others
-    ]
-
-
-def _thread(pid: int, tid: int, name: str) -> list[str]:
-    return [
-        named_event("thread_name", pid, tid, name=name),
-        named_event("thread_sort_index", pid, tid, sort_index=tid),
-    ]

@@ -4,6 +4,7 @@ The file (docs/records.md) is one JSON object: first, on one line, "profscope" w
 compact form; then the "traceEvents" drawn from them, one a line.
 """
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import partial
@@ -11,17 +12,17 @@ from functools import partial
 from profscope.analysis.program.host_times import unix_ns
 from profscope.analysis.spans.rows import sites
 from profscope.schema import Tables
-from profscope.traces.above import worked_out
 from profscope.traces.around_tracks import around_tracks
-from profscope.traces.chrome.events import EventLines, name_events
-from profscope.traces.chrome.overview import around_lines, overview_lines
+from profscope.traces.chrome.events import EventLines, name_lines
+from profscope.traces.chrome.overview import Around
 from profscope.traces.chrome.text import END
 from profscope.traces.compact import encode
 from profscope.traces.exporters import Piece
+from profscope.traces.overview import worked_out
 from profscope.traces.profscope_object import object_text
 from profscope.traces.tracks import assign_tracks, device_word, row_devices
 
-__all__ = ["pieces"]
+__all__ = ["pieces", "report_pieces"]
 
 BLOCK_ROWS = 16384
 
@@ -37,25 +38,29 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     site, table = sites(df)
     spans = encode(df, site, table, pool)
     tracks = assign_tracks(df, row_devices(df, tables.launches))
-    lines = EventLines(df, site, table, tracks, origin_ns)
     above = worked_out(tables, (site, table), tracks)
     head = object_text(above.tables if above else tables, spans())[:-1]
     # By the host's clock, where that is known: torch.profiler's traces count from a moment of that.
     base_ns = unix_ns(tables, origin_ns) or origin_ns
     head += f',\n"displayTimeUnit":"ns","baseTimeNanoseconds":{base_ns},\n"traceEvents":[\n'
     yield head.encode("ascii")
-    after = [999, 999]
+    around = Around(999, 999, origin_ns)
     if above:
         device_is = device_word(tables.launches)
-        names = name_events(df, tracks, tables.emulated, device_is)
-        bars = overview_lines(tables, tracks, above.counters, above.findings, origin_ns, device_is)
-        after = [int(tracks.table[name].max()) + len(bars) for name in ("pid", "tid")]
-        # Each line closes the event before it.
-        yield ",\n".join([*bars, *names]).removesuffix("}").encode()
-        for begin in range(0, len(df), BLOCK_ROWS):
-            yield partial(lines.block, begin, begin + BLOCK_ROWS)
-        yield b"}"
+        around = Around(int(tracks.table["pid"].max()), int(tracks.table["tid"].max()), origin_ns)
+        around.above(tables, tracks, above.counters, above.findings, device_is)
+        around.lines += name_lines(df, tracks, tables.emulated, device_is)
     if drawn is not None:
-        for number, block in enumerate(around_lines(drawn, origin_ns, *after)):
-            yield (b",\n" if number or len(df) else b"") + block
+        around.program(drawn)
+    yield ",\n".join(around.lines).encode()
+    lines = EventLines(df, site, table, tracks, origin_ns)
+    for begin in range(0, len(df), BLOCK_ROWS):
+        yield partial(lines.block, begin, begin + BLOCK_ROWS)
     yield END
+
+
+def report_pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
+    """Of `.report.json`: what `prof.report()` returns, for programs; it cannot be loaded."""
+    from profscope.analysis.report import report
+
+    yield json.dumps(report(tables), indent=1).encode() + b"\n"

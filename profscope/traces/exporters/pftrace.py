@@ -10,14 +10,12 @@ from functools import partial
 
 from profscope.analysis.spans.rows import sites
 from profscope.schema import Tables
-from profscope.traces.above import worked_out
 from profscope.traces.around_tracks import around_tracks
 from profscope.traces.compact import encode
 from profscope.traces.exporters import Piece
-from profscope.traces.overview import group_bars
-from profscope.traces.perfetto.packets import EventPackets
+from profscope.traces.overview import group_bars, worked_out
+from profscope.traces.perfetto.packets import EventPackets, draw
 from profscope.traces.perfetto.protobuf import DATA_FIELD, END, field, packet
-from profscope.traces.perfetto.slices import draw
 from profscope.traces.perfetto.tree import around_packets, findings_of, queue_packets, tree
 from profscope.traces.profscope_object import object_text
 from profscope.traces.tracks import assign_tracks, device_word, row_devices

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from difflib import SequenceMatcher
+from itertools import groupby, zip_longest
 from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.comparing.differences import program_text, status_text
+from profscope.analysis.comparing.differences import program_text
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
-from profscope.analysis.comparing.places import aligned
 from profscope.analysis.texts import Child, Markup, joined, source_text, tag
 from profscope.analysis.trust_rules import DISTRUST
 from profscope.traces.html.document import json_block, page_of
-from profscope.traces.html.figures import count_text, duration_text, table
+from profscope.traces.html.figures import duration_text
 from profscope.traces.html.source import coloured
 
 __all__ = ["comparison_page", "side_by_side"]
@@ -27,24 +26,24 @@ _BESIDE: Final = (
     "Beside a line stands what it takes more or less in a launch, added up over all warps, where that is "
     "more than noise. So it may be many times what the launch as a whole gained or lost."
 )
-_MOST_ROWS: Final = 30
 _AROUND: Final = 4  # lines that stay open before and behind a changed one
 _CHANGED: Final = (
     "recording has changed what its launches take, and with that perhaps the difference. Times of bare "
     "launches (session(baseline=)) tell."
 )
 _FEW: Final = 3  # unchanged ones that are not worth a fold
-_HEADS: Final = ("scope", "line A", "line B", "A", "B", "change", "least", "most", "status")
 
 
 def comparison_page(
     table: pd.DataFrame,
     names: tuple[str, str],
     sources: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+    says: Sequence[tuple[str, str]],
     distrusted: Sequence[str] = (),
 ) -> str:
     """The whole file. table: what `profscope.diff` returns; sources: `metadata["sources"]` of either side;
-    distrusted: the sides, "A" and "B", whose verdict forbids trust."""
+    says: what became of each kernel, in a line, and the table of its rows as text; distrusted: the sides, "A"
+    and "B", whose verdict forbids trust."""
     unit = str(table.attrs["unit"])
     sections: list[Child] = [
         tag("h1", "What has changed"),
@@ -58,8 +57,9 @@ def comparison_page(
     if distrusted:
         told = f'The verdict of {" and of ".join(distrusted)} is "{DISTRUST}": {_CHANGED}'
         sections.append(tag("p", told, class_="verdict bad"))
-    for _, rows in table.groupby(list(COMPARED), sort=False, dropna=False):
-        sections.append(tag("section", _kernel(rows, unit, sources, is_doubtful=bool(distrusted))))
+    groups = table.groupby(list(COMPARED), sort=False, dropna=False)
+    for said_of, (_, rows) in zip(says, groups, strict=True):
+        sections.append(tag("section", _kernel(rows, unit, sources, said_of, is_doubtful=bool(distrusted))))
     said = [*table.attrs["notes"], *table.attrs["not_measured"]]
     notes = tag("ul", *(tag("li", text) for text in dict.fromkeys(said)), class_="notes")
     sections.append(tag("section", tag("h2", "Notes"), notes, id="notes"))
@@ -73,6 +73,7 @@ def _kernel(
     rows: pd.DataFrame,
     unit: str,
     sources: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+    says: tuple[str, str],
     *,
     is_doubtful: bool,
 ) -> Markup:
@@ -81,25 +82,12 @@ def _kernel(
     others = [row for row in records if row["kind"] != _LAUNCH]
     first = records[0]
     parts: list[Child] = [tag("h2", heading_text(first["kernel"], first["configuration"], first["differs"]))]
-    parts += [tag("p", _headline(row, unit), class_=f"verdict {_tone(row, is_doubtful)}") for row in launch]
+    parts += [tag("p", f"{says[0]}.", class_=f"verdict {_tone(row, is_doubtful)}") for row in launch]
     beside = [_side_by_side(others, unit, pair) for pair in _functions(records[0]["kernel"], others, sources)]
     parts += [tag("p", _BESIDE, class_="lead")] if beside else []
-    parts += [*beside, _table(others, unit, is_open=not beside) if others else None]
-    return joined(parts)
-
-
-def _headline(row: dict[str, Any], unit: str) -> str:
-    if row["status"] in ("gone", "appeared"):
-        return f"Only {'A' if row['status'] == 'gone' else 'B'} has launches of this kernel."
-    a, b = (duration_text(float(row[name]), unit) for name in ("total_a", "total_b"))
-    times = f"a launch takes {a}, then {b}"
-    if not row["change"]:
-        return f"The same: {times}."
-    per_cent = 100 / float(row["self_a"])
-    change, low, high = (float(row[name]) * per_cent for name in ("change", "low", "high"))
-    between = "" if f"{low:.1f}" == f"{high:.1f}" else f", 95 % interval {low:+.1f} % to {high:+.1f} %"
-    told = "significant" if row["significant"] else "within noise"
-    return f"{abs(change):.1f} % {'slower' if change > 0 else 'faster'}, {told}: {times}{between}."
+    summary = tag("summary", "All rows, of a launch, all its warps together")
+    table = tag("div", tag("pre", says[1]), class_="wide")
+    return joined([*parts, *beside, tag("details", summary, table, class_="quiet", open=not beside)])
 
 
 def _tone(row: dict[str, Any], is_doubtful: bool) -> str:
@@ -180,39 +168,9 @@ def _folded(lines: Sequence[tuple[bool, Markup]]) -> Iterator[Markup]:
 
 
 def side_by_side(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
-    """Lines beside each other, in the order of both; one that stands elsewhere now has nothing beside it."""
-    beside = _longest_rising(aligned(before, after))
-    done = 0
-    for at in range(len(before)):
-        other = beside.get(at)
-        if other is None:
-            yield at, None
-            continue
-        yield from ((None, added) for added in range(done, other))
-        yield at, other
-        done = other + 1
-    yield from ((None, added) for added in range(done, len(after)))
-
-
-def _longest_rising(numbers: Sequence[int | None]) -> dict[int, int]:
-    """By place, as many of the numbers as rise from each to the next."""
-    least: list[int] = []  # by length of a row, the smallest number that one ends with
-    ends: list[int] = []  # and its place
-    before: dict[int, int | None] = {}
-    for at, number in enumerate(numbers):
-        if number is None:
-            continue
-        length = bisect_left(least, number)
-        least[length : length + 1], ends[length : length + 1] = [number], [at]
-        before[at] = ends[length - 1] if length else None
-    rising: dict[int, int] = {}
-    place = ends[-1] if ends else None
-    while place is not None:
-        number = numbers[place]
-        assert number is not None
-        rising[place] = number
-        place = before[place]
-    return rising
+    """Lines beside each other, in the order of both; None where the other side has none."""
+    for _, a, a_end, b, b_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        yield from zip_longest(range(a, a_end), range(b, b_end))
 
 
 def _change(rows: list[dict[str, Any]], unit: str) -> Markup:
@@ -225,39 +183,6 @@ def _change(rows: list[dict[str, Any]], unit: str) -> Markup:
     change = sum(float(row["change"]) for row in real)
     text = _signed(change, unit).removesuffix("cycles").rstrip()
     return tag("span", text, class_=f"n {'slower' if change > 0 else 'faster'}")
-
-
-def _table(rows: list[dict[str, Any]], unit: str, *, is_open: bool) -> Markup:
-    cells = [
-        tag(
-            "tr",
-            tag("th", str(row["scope"]), scope="row"),
-            *(tag("td", text, class_="n") for text in _cells(row, unit)),
-        )
-        for row in rows[:_MOST_ROWS]
-    ]
-    more = f"{count_text(len(rows) - _MOST_ROWS)} more" if len(rows) > _MOST_ROWS else None
-    whole = tag("div", table(_HEADS, cells), class_="wide")
-    summary = tag("summary", "All rows, of a launch, all its warps together")
-    return tag(
-        "details",
-        summary,
-        whole,
-        tag("p", more, class_="dim") if more else None,
-        class_="quiet",
-        open=is_open,
-    )
-
-
-def _cells(row: dict[str, Any], unit: str) -> list[str]:
-    lines = [str(int(row[name])) if row[name] else "" for name in ("line_a", "line_b")]
-    of = "total" if row["kind"] == "async" else "self"
-    sides = [duration_text(float(row[f"{of}_{side}"]), unit) if row[f"count_{side}"] else "" for side in "ab"]
-    bounds = [
-        "" if pd.isna(row[name]) else _signed(float(row[name]), unit) for name in ("change", "low", "high")
-    ]
-    status = status_text(str(row["status"]), float(row["change"]), significant=bool(row["significant"]))
-    return [*lines, *sides, *bounds, status]
 
 
 def _signed(value: float, unit: str) -> str:

@@ -21,14 +21,12 @@ from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, plain, tag
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
-from profscope.traces.html.experiments import experiments_of
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
 from profscope.traces.html.kernels import MOST_KERNELS, kernels_of, model_of
 from profscope.traces.html.program import program_of
-from profscope.traces.html.sites import Sites, known_sites
 from profscope.traces.html.source import source_of
-from profscope.traces.html.spans import Ctas, times
-from profscope.traces.html.verdicts import about, findings_of, heading_of, kernel_table
+from profscope.traces.html.spans import Ctas, Sites, known_sites, times
+from profscope.traces.html.verdicts import about, experiments_of, findings_of, heading_of, kernel_table
 from profscope.version import __version__
 
 __all__ = [
@@ -92,16 +90,18 @@ def document(tables: Tables, pool: Executor) -> str:
                 "section",
                 source_of(annotated.get((kernel.kernel, kernel.variant)), kernel.entry),
                 class_="source",
-                id=_source_id(number),
+                # The link leads to that of the kernel that is shown: the script hands the name on.
+                id=None if number else "source",
             ),
         )
         sections.append(tag("article", *parts, class_="of-kernel", data_kernel=number))
     if not kernels:
-        sections += _nothing_said()
+        sections += [tag("h1", _NO_LAUNCHES), tag("p", _HOW, class_="none")]
     around = program_of(tables, is_drawn=bool(facts["around"]["tracks"]))
     sections.append(around)
     if len(tables.launches):
-        sections += [_timeline(tables), _distributions(tables)]
+        sections.append(_drawn_by_script(tables, "Timeline", "timeline-view", _NO_SPANS))
+        sections.append(_drawn_by_script(tables, "Distributions", "charts", _NO_CHARTS))
     told = {text for kernel in kernels if kernel.entry.lines for text in kernel.entry.lines.not_measured}
     missing = [text for text in sources.lines_not_measured if text.partition(": ")[2] not in told]
     notes = [f"not measured: {text}" for text in missing]
@@ -178,32 +178,13 @@ def _parts(tables: Tables) -> list[Child]:
     return [tag("p", f"T{note[1:]}.", class_="part") for note in notes if note.startswith(_PART)]
 
 
-def _nothing_said() -> list[Child]:
-    """In place of what is said of kernels, if there is none."""
-    return [tag("h1", _NO_LAUNCHES), tag("p", _HOW, class_="none")]
-
-
-def _source_id(number: int) -> str | None:
-    """The link to the source leads to that of the kernel that is shown: the script hands the name on."""
-    return None if number else "source"
-
-
-def _timeline(tables: Tables) -> Markup:
-    head = tag("h2", "Timeline")
-    if not len(tables.df):
-        return tag("section", head, tag("p", _NO_SPANS, class_="none"), id="timeline")
-    return tag("section", head, tag("div", id="timeline-view"), _needs_script(), id="timeline")
-
-
-def _distributions(tables: Tables) -> Markup:
-    head = tag("h2", "Distributions")
-    if not len(tables.df):
-        return tag("section", head, tag("p", _NO_CHARTS, class_="none"), id="distributions")
-    return tag("section", head, tag("div", id="charts"), _needs_script(), id="distributions")
-
-
-def _needs_script() -> Markup:
-    return tag("noscript", tag("p", "This part is drawn by the script in this file.", class_="none"))
+def _drawn_by_script(tables: Tables, title: str, holder: str, without_spans: str) -> Markup:
+    """A section that the script fills."""
+    parts: list[Child] = [tag("p", without_spans, class_="none")]
+    if len(tables.df):
+        needs = tag("p", "This part is drawn by the script in this file.", class_="none")
+        parts = [tag("div", id=holder), tag("noscript", needs)]
+    return tag("section", tag("h2", title), *parts, id=title.lower())
 
 
 WEB = Path(__file__).parent / "web"

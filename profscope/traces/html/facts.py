@@ -24,8 +24,7 @@ from profscope.schema import Tables
 from profscope.traces.html.figures import count_text, number
 from profscope.traces.html.kernels import Kernel
 from profscope.traces.html.program import drawn_around
-from profscope.traces.html.sites import Sites
-from profscope.traces.html.spans import Ctas, chosen_ctas, ctas_of, kept_launches, span_columns
+from profscope.traces.html.spans import Ctas, Sites, chosen_ctas, ctas_of, kept_launches, span_columns
 from profscope.traces.tracks import drawn_name
 
 __all__ = ["best_places", "pack", "page_facts", "shown_ctas"]

@@ -17,7 +17,7 @@ from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.judgement import Judgement
 from profscope.analysis.model.labels import differs_text
 from profscope.schema import Tables
-from profscope.traces.above import attempted
+from profscope.traces.overview import attempted
 
 __all__ = ["MOST_KERNELS", "Kernel", "kernels_of", "model_of"]
 

@@ -8,12 +8,13 @@ import pandas as pd
 
 from profscope.analysis.breakdown import OTHER, UNKNOWN, Account, basis_text
 from profscope.analysis.cause import FINDINGS_TITLE, gain_text, qualified_text
-from profscope.analysis.model.entries import FindingEntry, KernelEntry, ProfileModel
+from profscope.analysis.experiments import EXPERIMENTS_TITLE, TEXT_ROWS
+from profscope.analysis.model.entries import ExperimentEntry, FindingEntry, KernelEntry, ProfileModel
 from profscope.analysis.texts import Child, Markup, joined, source_text, tag
 from profscope.traces.html.figures import count_text, duration_text, percent_text, table
 from profscope.traces.html.kernels import Kernel
 
-__all__ = ["about", "findings_of", "heading_of", "kernel_table"]
+__all__ = ["about", "experiments_of", "findings_of", "heading_of", "kernel_table"]
 
 _MOST_LISTED: Final = 4
 _TONES: Final = {
@@ -221,3 +222,37 @@ def about(model: ProfileModel, said: list[str], selection: str) -> Markup:
             tag("ul", *(tag("li", note) for note in dict.fromkeys(notes)), class_="notes") if notes else None,
         ]
     )
+
+
+_EXPERIMENT: Final = ("saved (95 % interval)", "experiment", "op", "line", "")
+
+
+def experiments_of(entry: KernelEntry) -> Markup | None:
+    """The parts that saved most; None without experiments."""
+    timed = [each for each in entry.experiments if each.saved_pct is not None]
+    if not timed:
+        return None
+    left = len(entry.experiments) - TEXT_ROWS
+    more = f"{count_text(left, 'more row')} in prof.experiments." if left > 0 else None
+    return joined(
+        [
+            tag("h2", "What each line costs"),
+            tag("p", f"Bare time {EXPERIMENTS_TITLE}.", class_="lead"),
+            table(_EXPERIMENT, map(_experiment, timed[:TEXT_ROWS])),
+            tag("p", more, class_="dim") if more else None,
+        ]
+    )
+
+
+def _experiment(own: ExperimentEntry) -> Markup:
+    saved = f"{own.saved_pct:.1f} %"
+    if own.low_pct != own.high_pct:  # cycles are the same each time
+        saved += f" ({own.low_pct:.1f} to {own.high_pct:.1f})"
+    cells = (
+        tag("td", saved, class_="n"),
+        tag("td", own.experiment),
+        tag("td", own.op),
+        tag("td", source_text(own.file, own.line)),
+        tag("td", own.why_not, class_="dim"),
+    )
+    return tag("tr", *cells)

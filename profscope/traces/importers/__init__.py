@@ -18,7 +18,7 @@ from profscope.traces.trace_file import TraceFile
 
 __all__ = ["OWN", "Importer"]
 
-OWN = ("profscope_json", "profscope_pftrace", "profscope_parquet", "spool", "ranks")
+OWN = ("own_formats", "spool", "ranks")
 """profscope's own formats, in the order in which they are asked."""
 
 

@@ -13,12 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.texts import count_text
-from profscope.traces.above import Counter
 from profscope.traces.around_tracks import AroundTracks, Track
-from profscope.traces.overview import FINDING, SUMMARY, Bars, launch_args
-from profscope.traces.perfetto.packets import event_places
+from profscope.traces.overview import FINDING, SUMMARY, Bars, Counter, launch_args
+from profscope.traces.perfetto.packets import Drawing, event_places, nested_depth
 from profscope.traces.perfetto.protobuf import field, packet, varint
-from profscope.traces.perfetto.slices import Drawing, nested_depth
 from profscope.traces.tracks import (
     Tracks,
     device_word,

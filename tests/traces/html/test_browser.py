@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,29 +85,6 @@ def test_a_selection_has_the_right_totals(page: Any, profile: Profile) -> None:
     ask(page, "(t.range = null, t.panel.show())")
 
 
-def test_keys_zoom_pan_and_fit(page: Any) -> None:
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    def held(key: str, until: str) -> None:
-        """However slowly a busy machine draws."""
-        ActionChains(page).key_down(key).perform()
-        WebDriverWait(page, 20).until(lambda _: ask(page, until))
-        ActionChains(page).key_up(key).perform()
-
-    size = "t.to - t.from"
-    ask(page, "t.fit()")
-    whole = ask(page, size)
-    page.find_element("css selector", "canvas.canvas").send_keys("")
-    held("w", f"{size} < {0.7 * whole}")
-    near = ask(page, size)
-    begin = ask(page, "t.from")
-    held("d", f"t.from > {begin}")
-    assert ask(page, size) == pytest.approx(near)
-    keys(page, "f")
-    assert ask(page, size) == pytest.approx(whole)
-
-
 def test_semantic_zoom_goes_out_and_in(page: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -151,44 +127,6 @@ def test_a_finding_leads_to_its_line_and_cta(page: Any, profile: Profile) -> Non
     assert ask(page, "t.profile.sites.line[t.profile.spans.site[t.chosen.item]]") == line
 
 
-def test_histograms_count_every_span(page: Any, profile: Profile) -> None:
-    totals = page.execute_script(
-        "const [kernel] = profscope.timeline.profile.facts.kernels;"
-        "return kernel.histograms.map(([, , counts]) => counts.reduce((a, b) => a + b))"
-    )
-    assert sum(totals) == len(profile.df)
-    charts = page.execute_script(
-        "return [...document.querySelectorAll('.plot')].map((p) => p.children.length)"
-    )
-    assert len(charts) == 5
-    assert all(charts)
-
-
-WRITTEN = """
-const [scope, pixels] = arguments, t = profscope.timeline, texts = [];
-t.goTo("cta", 0, 0);
-const site = t.profile.sites.scope.indexOf(scope), paints = (row) => Array.from(row.paint);
-const row = t.level.rows.find((each) => each.what === "span" && paints(each).includes(site));
-const at = paints(row).indexOf(site), from = row.starts[at], took = row.ends[at] - from;
-t.setWindow(from - took / 8, from - took / 8 + (took * (t.width - 128)) / pixels);
-const canvas = CanvasRenderingContext2D.prototype, draw = canvas.fillText;
-canvas.fillText = (text) => texts.push(text);
-t.paint();
-canvas.fillText = draw;
-return texts;
-"""
-
-
-def test_a_narrow_bar_says_the_variable_first(page: Any) -> None:
-    """As Perfetto's do; a bar that has room says what the other views do."""
-    scope = "barrier wait a"
-    assert scope in page.execute_script(WRITTEN, scope, 200)
-    cut = [text for text in page.execute_script(WRITTEN, scope, 66) if text.startswith("a: bar")]
-    assert cut
-    assert all(text.endswith("…") for text in cut)
-    assert "a" in page.execute_script(WRITTEN, scope, 22)
-
-
 def test_the_program_stands_around_the_launches(driver: Any, tmp_path: Path) -> None:
     """Scopes and events of the host, and streams of the GPU: named, searched, and a kernel leads inside."""
     from selenium.webdriver.common.keys import Keys
@@ -218,58 +156,6 @@ def test_the_program_stands_around_the_launches(driver: Any, tmp_path: Path) -> 
     assert ask(driver, "document.documentElement.scrollWidth <= window.innerWidth")
 
 
-_CONTRAST = """
-const probe = document.body.appendChild(document.createElement('i'));
-const luminance = (colour) => {
-  probe.style.color = colour;
-  const [r, g, b] = getComputedStyle(probe).color.match(/[\\d.]+/g).map((each) => each / 255);
-  const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-};
-const contrasts = Object.values(profscope.timeline.paints).flat().map(({ fill, ink }) => {
-  const [dark, light] = [luminance(fill), luminance(ink)].sort((a, b) => a - b);
-  return (light + 0.05) / (dark + 0.05);
-});
-probe.remove();
-return contrasts;
-"""
-
-
-def test_letters_on_bars_are_readable_on_a_light_and_a_dark_page(page: Any) -> None:
-    """The contrast that WCAG's level AA wants of small letters."""
-    for _ in range(2):
-        contrasts = page.execute_script(_CONTRAST)
-        assert len(contrasts) > 40
-        assert min(contrasts) > 4.45  # fills are rounded to whole numbers of a channel
-        page.find_element("id", "theme").click()
-
-
-def test_paper_and_narrow_screens_leave_nothing_out(page: Any) -> None:
-    closed = (
-        "return document.querySelectorAll('details.verdict:not([open]), details.row.hot:not([open])').length"
-    )
-    before = page.execute_script(closed)
-    page.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.execute_script(closed) == 0 < before
-    assert ask(page, "document.documentElement.dataset.theme") == "light"
-    assert ask(page, "t.width === t.canvas.width && t.width <= 700")
-    page.execute_script("window.dispatchEvent(new Event('afterprint'))")
-    assert page.execute_script(closed) == before
-    assert ask(page, "t.width") > 1000
-    size = page.get_window_size()
-    page.set_window_size(600, 900)
-    seen = [each.text for each in page.find_elements("css selector", ".row > summary > .n")]
-    page.set_window_size(size["width"], size["height"])
-    assert len(seen) > 4
-    assert all(seen)
-    phone = {"width": 340, "height": 800, "deviceScaleFactor": 1, "mobile": False}  # no window is as narrow
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
-    try:
-        assert ask(page, "document.documentElement.scrollWidth <= 340")
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
 def test_hostile_names_are_only_names(driver: Any, tmp_path: Path) -> None:
     profile = regular_profile(2, 6, 2, 3)
     df, launches = profile.tables.df, profile.launches
@@ -297,23 +183,6 @@ def test_hostile_names_are_only_names(driver: Any, tmp_path: Path) -> None:
     assert driver.execute_script("return document.images.length") == 0
     assert "evil" not in driver.title.replace(EVIL, "")
     assert EVIL in driver.find_element("css selector", "h1").text
-
-
-def test_the_head_leads_to_the_source_of_the_kernel_that_is_shown(driver: Any, tmp_path: Path) -> None:
-    tables = regular_profile(2, 4, 2, 3).tables
-    names = ["first_kernel", "second_kernel"]
-    kernel = pd.Categorical([names[launch] for launch in tables.df["launch"]])
-    launches = tables.launches.assign(kernel=pd.Series(names, dtype="str"))
-    Profile.of(replace(tables, df=tables.df.assign(kernel=kernel), launches=launches)).save(
-        tmp_path / "t.html"
-    )
-    opened(driver, tmp_path / "t.html")
-    for number in (1, 0):
-        click(driver, f"button.kernel[data-kernel='{number}']")
-        click(driver, "nav a[href='#source']")
-        shown = driver.find_element("id", "source")
-        assert shown.is_displayed()
-        assert shown.find_element("xpath", "..").get_attribute("data-kernel") == str(number)
 
 
 _FIGURES = """
@@ -384,21 +253,3 @@ def test_the_page_has_the_figures_of_the_other_views(driver: Any, tmp_path: Path
             driver, f"t.profile.launches.ctas[t.profile.launches.number.indexOf({launch_of[kernel]})].length"
         )
         assert drawn == rows[kernel]["ctas"]["recorded"]
-
-
-def test_what_covers_little_of_its_row_is_seen(driver: Any, tmp_path: Path) -> None:
-    """Spans a thousandth of the time between them, drawn from a level of detail."""
-    profile = regular_profile(1, 1, 1, 400)
-    df = profile.tables.df
-    short = df["scope"].isin(["load A", "load B", "wait", "dot"])
-    df = df.assign(**{name: df[name].where(~short, 1) for name in ("duration_ns", "duration_cycles")})
-    Profile.of(replace(profile.tables, df=df)).save(tmp_path / "t.html")
-    opened(driver, tmp_path / "t.html")
-    row = "t.level.rows.find((row) => row.depth === 3)"
-    ask(driver, "(t.show(t.levelOf('cta', 0)), t.paint())")
-    assert ask(driver, f"{row}.detail(2 * (t.to - t.from) / t.width).cover[9]") < 0.08
-    at = f"[140, 24 + {row}.y + 4, 800, 1]"
-    seen = ask(
-        driver, f"new Set(new Uint32Array(t.canvas.getContext('2d').getImageData(...{at}).data.buffer)).size"
-    )
-    assert seen >= 4, "paper and the lines of the grid are two"

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-import profscope.profiles
 from profscope.profiles import Profile
 from profscope.traces.tracks import Tracks, assign_tracks, drawn_name, row_devices
-from tests.support.processor import SPAN_KINDS, Processor, ProcessorError
-from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
+from tests.support.processor import SPAN_KINDS, Processor
+from tests.support.profiles import payloads, profiles, regular_profile
 from tests.support.quick import quick
 
 THREAD_SLICES = f"""
@@ -120,14 +119,6 @@ def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
     check()
 
 
-@pytest.mark.parametrize(
-    "name", ["kineto.json", "proton_inside.chrome_trace", "proton_launches.chrome_trace"]
-)
-def test_imported_profiles(name: str, tmp_path: Path, processor: Processor) -> None:
-    samples = Path(__file__).parents[1] / "samples"
-    assert_read_exactly(processor, tmp_path / "trace.json", profscope.profiles.load(samples / name))
-
-
 def test_names_and_args(tmp_path: Path, processor: Processor) -> None:
     profile = regular_profile(launches=2, ctas=6, warps=2, iterations=2, sms=2)
     profile.save(tmp_path / "trace.json")
@@ -159,16 +150,6 @@ def test_values_are_args(tmp_path: Path, processor: Processor) -> None:
     assert processor.query(f"select {args} from slice where name = 'wait'") == [(None, None)] * 4
 
 
-def test_an_emulated_trace_is_named_so(tmp_path: Path, processor: Processor) -> None:
-    profile = regular_profile(launches=1, ctas=1)
-    Profile(profile.df, profile.launches, profile_metadata("emulator")).save(tmp_path / "trace.json")
-    processor.load(tmp_path / "trace.json")
-    assert processor.query("select name from process where pid > 0 order by pid") == [
-        ("SM 0 (emulated)",),
-        ("GPU 0 launches (emulated)",),
-    ]
-
-
 @pytest.mark.parametrize("digits", quick(range(1, 12), (1, 6, 9, 11)))
 def test_times_are_exact_to_the_nanosecond(digits: int, tmp_path: Path, processor: Processor) -> None:
     """Perfetto reads microseconds as doubles; three decimals must come out as whole ns up to days."""
@@ -180,17 +161,3 @@ def test_times_are_exact_to_the_nanosecond(digits: int, tmp_path: Path, processo
     df["duration_ns"] = np.append(np.diff(df["start_ns"]), 1) // 2
     changed = Profile(df, profile.launches, profile.metadata)
     assert_read_exactly(processor, tmp_path / "trace.json", changed)
-
-
-def test_the_harness_finds_faults(tmp_path: Path, processor: Processor) -> None:
-    """Overlapping slices on one track are an error to Perfetto, and the harness reports it."""
-    event = '{"name":"a","ph":"X","pid":1,"tid":2,"ts":%d,"dur":10}'
-    (tmp_path / "bad.json").write_text(f'{{"traceEvents":[{event % 0},{event % 5}]}}')
-    processor.load(tmp_path / "bad.json")
-    assert processor.errors()
-    (tmp_path / "good.json").write_text(f'{{"traceEvents":[{event % 0},{event % 10}]}}')
-    processor.load(tmp_path / "good.json")
-    assert processor.errors() == []
-    (tmp_path / "broken.json").write_text(f'{{"traceEvents":[{event % 0}')
-    with pytest.raises(ProcessorError, match="incomplete"):
-        processor.load(tmp_path / "broken.json")

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 import profscope
 from profscope.profiles import Profile
-from profscope.traces import above, tracks
-from profscope.traces.perfetto.tree import queue_packets
-from profscope.traces.tracks import assign_tracks, drawn_name, row_devices
+from profscope.traces import overview
+from profscope.traces.tracks import drawn_name
 from tests.support.processor import Processor
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import assert_same
@@ -160,37 +159,15 @@ def test_each_kernel_has_its_own_sms(tmp_path: Path, processor: Processor) -> No
     assert bars == [("matmul_kernel",), ("add_kernel",)]
 
 
-def test_too_many_tracks_are_not_told_apart_by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = regular_profile(launches=2, ctas=2, warps=1, iterations=1, sms=2)
-    df = profile.tables.df
-    df["kernel"] = df["kernel"].cat.add_categories(["add_kernel"])
-    df.loc[df["launch"] == 1, "kernel"] = "add_kernel"
-    device = row_devices(df, profile.launches)
-    assert assign_tracks(df, device).kernels == ["matmul_kernel", "add_kernel"]
-    monkeypatch.setattr(tracks, "MOST_TRACKS", 3)
-    together = assign_tracks(df, device)
-    assert together.kernels == ["2 kernels"]
-    assert together.table["sm"].tolist() == [0, 1]
-
-
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(1, 90), st.integers(1, 8)), min_size=1))
 def test_a_counter_of_few_steps_keeps_its_mean(spans: list[tuple[int, int, int]]) -> None:
     start, length, weight = (np.array(each, np.int64) for each in zip(*spans, strict=True))
     whose = (0, 0, "active warps", "warps")
     area = float((length * weight).sum())
     for most in (7, 1000):
-        counter = above.steps_of(whose, (start, start + length, weight.astype(np.float64)), most, "")
+        counter = overview.steps_of(whose, (start, start + length, weight.astype(np.float64)), most, "")
         assert len(counter.time_ns) <= max(most + 1, 2)
         assert (np.diff(counter.time_ns) > 0).all()
         assert counter.value[-1] == 0
         assert (counter.value[:-1] * np.diff(counter.time_ns)).sum() == pytest.approx(area, rel=0.01)
         assert ("mean over" in counter.said) == (most == 7 and len(np.unique([start, start + length])) > 7)
-
-
-def test_each_rank_has_queues_of_its_own() -> None:
-    """Ranks number their GPUs alike: two kernels at once on them are on two GPUs, and in no lane."""
-    launches = regular_profile(2, 1, 1, 1).launches
-    at_once = {name: launches[name].iloc[0] for name in ("start_ns", "end_ns")}
-    packets = b"".join(queue_packets(launches.assign(rank=np.array([0, 1], np.int32), **at_once)))
-    assert all(queue in packets for queue in (b"rank 0 stream 7", b"rank 1 stream 7"))
-    assert b"lane" not in packets

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from profscope.traces.perfetto.protobuf import (
     SHORT_BITS,
-    constant,
     field,
     fixed64,
     long_varint,
@@ -19,7 +18,6 @@ from profscope.traces.perfetto.protobuf import (
     read_varint,
     short_varint,
     varint,
-    word_table,
 )
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -49,28 +47,11 @@ def test_a_varint_is_read_back(value: int) -> None:
     assert len(data) == (10 if value < 0 else max(1, -(-value.bit_length() // 7)))
 
 
-def test_known_varints() -> None:
-    """The examples of protobuf.dev/programming-guides/encoding."""
-    assert varint(1) == b"\x01"
-    assert varint(150) == b"\x96\x01"
-    assert varint(-2) == b"\xfe" + b"\xff" * 8 + b"\x01"
-    assert field(1, 150) == b"\x08\x96\x01"
-    assert field(2, "testing") == b"\x12\x07testing"
-
-
 @given(st.integers(0, 2**35 - 1), st.integers(5, 10))
 def test_a_padded_varint_is_the_same_number(value: int, width: int) -> None:
     data = padded_varint(value, width)
     assert len(data) == width
     assert read_varint(data + b"\xff", 0) == (value, width)
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    assert padded_varint(127, 1) == b"\x7f"
-    with pytest.raises(ValueError, match="128 does not fit into a varint of 1 bytes"):
-        padded_varint(128, 1)
-    with pytest.raises(ValueError, match="5 bytes are no whole words"):
-        list(constant(b"12345"))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 11])
@@ -104,8 +85,3 @@ def test_long_numbers_in_words(values: list[int]) -> None:
     assert [fields(row.tobytes()) for row in rows] == [{17: [value % 2**64]} for value in values]
     rows = np.stack(list(fixed64(numbers)), axis=1).astype("<u4")
     assert [row.tobytes() for row in rows] == [struct.pack("<q", value) for value in values]
-
-
-def test_tables_and_constants_in_words() -> None:
-    assert word_table([b"abcdefgh", b"ijklmnop"]).astype("<u4").tobytes() == b"abcdefghijklmnop"
-    assert b"".join(word.to_bytes(4, "little") for word in constant(b"abcdefgh")) == b"abcdefgh"

@@ -11,10 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope.profiles
-from profscope.decoding.areas import read_buffer
-from profscope.decoding.assemble import assemble
-from profscope.decoding.build import RawLaunch
-from profscope.instrument_passes.manifest import Manifest
 from profscope.profiles import Profile
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field
@@ -22,7 +18,6 @@ from profscope.traces.tracks import assign_tracks, drawn_name, root_spans, row_d
 from tests.support.examples import examples
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
-from tests.support.quick import quick
 
 ARGS = ("debug.iter", "source.line_number", "source.file_name", "source.function_name")
 SLICES = f"""
@@ -105,16 +100,6 @@ def assert_read_exactly(processor: Processor, path: Path, profile: Profile, *, n
     assert processor.query(counts) == [(len(profile.df), expected_flows(profile).total())]
 
 
-@pytest.mark.parametrize("suffix", quick([".pftrace", ".pftrace.gz"], [".pftrace"]))
-def test_several_blocks(
-    suffix: str, tmp_path: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packets, "BLOCK_ROWS", 500)
-    profile = regular_profile(launches=2, ctas=5, warps=4, iterations=12)
-    assert len(profile.df) > 4 * packets.BLOCK_ROWS
-    assert_read_exactly(processor, tmp_path / f"trace{suffix}", profile)
-
-
 @pytest.mark.hypothesis
 def test_random_profiles(tmp_path: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one block, and cut everywhere."""
@@ -164,38 +149,12 @@ def test_many_names_and_values(tmp_path: Path, processor: Processor) -> None:
     assert sorted(found) == sorted(zip(*(df[name] for name in ("scope", *names)), strict=True))
 
 
-def test_a_wait_ends_many(tmp_path: Path, processor: Processor) -> None:
-    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=60)
-    df = profile.tables.df
-    flying = np.flatnonzero(df["scope"].isin(["load A", "load B"]))
-    wait = int(df.index[df["scope"] == "store"][0])
-    df["kind"] = df["kind"].cat.add_categories("async")
-    df.loc[flying, "kind"] = "async"
-    df.loc[flying, "wait"] = wait
-    df.loc[flying, "duration_ns"] = df["start_ns"][wait] + df["duration_ns"][wait] - df["start_ns"][flying]
-    assert_read_exactly(processor, tmp_path / "trace.pftrace", Profile(df, profile.launches))
-
-
 @pytest.mark.parametrize(
     "name", ["kineto.json", "proton_inside.chrome_trace", "proton_launches.chrome_trace"]
 )
 def test_imported_profiles(name: str, tmp_path: Path, processor: Processor) -> None:
     profile = profscope.profiles.load(SAMPLES / name)
     assert_read_exactly(processor, tmp_path / "trace.pftrace", profile, nests=False)
-
-
-@pytest.mark.exhaustive
-def test_what_a_gpu_wrote(tmp_path: Path, processor: Processor) -> None:
-    """Captured kernels, in-flight spans, drops and warp specialisation among them, one launch of each."""
-    launches = []
-    for index, path in enumerate(sorted((Path(__file__).parents[2] / "data").glob("*.npz"))):
-        with np.load(path) as arrays:
-            manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
-            buffer = arrays["buffer"]
-        launches.append(RawLaunch(index, manifest, 0, 0, len(read_buffer(buffer, manifest).ctas), buffer))
-    profile = Profile.of(assemble(launches, {"backend": "gpu"}))
-    assert (profile.df["wait"] >= 0).any()
-    assert_read_exactly(processor, tmp_path / "trace.pftrace.gz", profile)
 
 
 def test_values_launch_and_cta_are_args(tmp_path: Path, processor: Processor) -> None:
@@ -239,7 +198,7 @@ def test_tracks_are_in_order_below_their_gpu(tmp_path: Path, processor: Processo
     assert [name for _, name in children[slots[1][0]]] == ["warp 0", "warp 1"]
 
 
-@pytest.mark.parametrize("digits", range(1, 19, 3))
+@pytest.mark.parametrize("digits", [4, 18])
 def test_times_are_exact_however_long(digits: int, tmp_path: Path, processor: Processor) -> None:
     random = np.random.default_rng(digits)
     profile = regular_profile(launches=1, ctas=50, warps=1, iterations=1, sms=1)
@@ -247,10 +206,6 @@ def test_times_are_exact_however_long(digits: int, tmp_path: Path, processor: Pr
     df["start_ns"] = 2**60 + np.sort(random.integers(0, 10**digits, len(df)))
     df["duration_ns"] = np.append(np.diff(df["start_ns"]), 1) // 2
     assert_read_exactly(processor, tmp_path / "trace.pftrace", Profile(df, profile.launches))
-
-
-def test_an_empty_profile(tmp_path: Path, processor: Processor) -> None:
-    assert_read_exactly(processor, tmp_path / "trace.pftrace", Profile(metadata=profile_metadata()))
 
 
 def test_the_harness_finds_faults(tmp_path: Path, processor: Processor) -> None:

@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import * as words from "./words.js";
 import { make } from "./words.js";
 
-const BINS = 8; // of a histogram, for each doubling: see sites.py
+const BINS = 8; // of a histogram, for each doubling: see spans.py
 const TALL = 220;
 const WHOLE = Array.from({ length: 30 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3)); // steps of an axis that counts
 

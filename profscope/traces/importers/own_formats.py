@@ -1,0 +1,91 @@
+"""profscope's own files, each with the "profscope" object in it: Chrome JSON in its first line, Perfetto
+traces in the packets at their start, Parquet in its metadata. What is drawn is not read."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from profscope.errors import TraceError
+from profscope.installed import require
+from profscope.schema import Tables
+from profscope.traces.chrome.text import END as JSON_END
+from profscope.traces.chrome.text import FIRST_LINE_END, FIRST_LINE_START
+from profscope.traces.perfetto.protobuf import END as PACKETS_END
+from profscope.traces.perfetto.protobuf import data_place
+from profscope.traces.profscope_object import KEYS, object_tables
+from profscope.traces.trace_file import TraceFile
+
+__all__ = ["read", "recognises"]
+
+_PARQUET = b"PAR1"
+_HEAD_BYTES = 32
+"""More than the tags and lengths before a packet's data take."""
+
+
+def recognises(file: TraceFile) -> bool:
+    """Also JSON where one of the keys is damaged: such a file must not pass for another tool's."""
+    if file.head.startswith((FIRST_LINE_START, _PARQUET)) or _has_packets(file):
+        return True
+    return any(isinstance(each, dict) and not KEYS.isdisjoint(each) for each in file.documents[:1])
+
+
+def read(file: TraceFile) -> Tables:
+    """Raises TraceError for a file that is cut off, damaged or of another schema; for Parquet of another
+    tool, and without pyarrow."""
+    if file.head.startswith(_PARQUET):
+        require("parquet", f"{file} is Parquet: to read it", TraceError)
+        from profscope.traces.parquet import tables_in_file
+
+        return tables_in_file(file)
+    if _has_packets(file):
+        text = _data_text(file)
+        file.check_end(PACKETS_END)
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise file.damaged(f"its profscope object: {error}") from error
+        except RecursionError:
+            raise file.damaged("its profscope object is nested too deeply") from None
+        return object_tables(file, document)
+    document = _first_line_document(file)
+    if document is not None:
+        file.check_end(JSON_END)
+    return object_tables(file, file.documents[0] if document is None else document)
+
+
+def _first_line_document(file: TraceFile) -> Any:
+    """What stands before the events in a file that still has the form profscope gave it; else None."""
+    line = file.first_line() if file.head.startswith(FIRST_LINE_START) else b""
+    if not line.endswith(FIRST_LINE_END):
+        return None
+    try:
+        return json.loads(line.removesuffix(FIRST_LINE_END) + b"}")
+    except (ValueError, RecursionError):
+        return None  # all of it says better what is wrong
+
+
+def _has_packets(file: TraceFile) -> bool:
+    begin, end = data_place(file.head[:_HEAD_BYTES])
+    return begin < end
+
+
+def _data_text(file: TraceFile) -> bytes:
+    """The JSON text in the packets at the start. Raises TraceError for a file that ends inside it."""
+    text, ahead = bytearray(), bytearray()
+    pieces = file.pieces()
+    while True:
+        _fill(ahead, pieces, _HEAD_BYTES)
+        begin, end = data_place(bytes(ahead[:_HEAD_BYTES]))
+        if begin == end:
+            return bytes(text)
+        _fill(ahead, pieces, end)
+        if len(ahead) < end:
+            raise TraceError(f"{file} is cut off: its data end in the middle")
+        text += ahead[begin:end]
+        del ahead[:end]
+
+
+def _fill(ahead: bytearray, pieces: Iterator[bytes], size: int) -> None:
+    """Read on until that many bytes are there, or all there are."""
+    while len(ahead) < size and (piece := next(pieces, None)) is not None:
+        ahead += piece
