@@ -49,7 +49,7 @@ _DOORS: Final = {
     "diff": _Door("profscope.viewer.cli", ("diff",), renamed=True),
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
-    "doctor": _Door("profscope.commands.doctor.command"),
+    "doctor": _Door("profscope.commands.doctor"),
     "opt": _Door("profscope.commands.opt", (), renamed=True),
 }
 _PURPOSES: Final = {

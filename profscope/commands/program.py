@@ -2,29 +2,32 @@
 
 It is `__main__`, with the `sys.argv` and the `sys.path[0]` that it would have, and it stays so until the
 interpreter's end: what it registers with atexit, its threads and the processes that it spawns find it there.
+`before_exec` tells when another program is about to replace it.
 """
 
 from __future__ import annotations
 
 import argparse
 import builtins
+import functools
 import io
 import os
 import pkgutil
 import runpy
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
-from typing import Final
+from typing import Any, Final
 
 from profscope.commands.own_imports import OwnImports
 from profscope.errors import OptionError
 from profscope.version import __version__
 
-__all__ = ["Program", "parse", "program", "program_parser", "without_ours"]
+__all__ = ["Program", "before_exec", "parse", "program", "program_parser", "without_ours"]
 
 LAUNCHERS: Final = (
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate",
@@ -183,3 +186,29 @@ def _split(words: list[str], valued: set[str]) -> tuple[list[str], str, list[str
             return words[:at], "", words[at:]
         at += 2 if word in valued else 1
     return words, "", []
+
+
+_CALLS: Final = ("execv", "execve")  # which all others call
+_SHOWN: Final = 80  # characters of the command
+
+
+def before_exec(then: Callable[[str, str], None]) -> None:
+    """From now on `then` is called first, in this process and in no fork of it: with the name of the function
+    and with the command that replaces the program."""
+    own_pid = os.getpid()
+
+    def execute(
+        name: str, call: Callable[..., Any], path: Any, argv: Sequence[Any], *more: Any, **named: Any
+    ) -> Any:
+        if os.getpid() == own_pid and _is_executable(path):
+            command = shlex.join(os.fsdecode(word) for word in argv)
+            then(f"os.{name}()", command if len(command) <= _SHOWN else f"{command[:_SHOWN]}...")
+        return call(path, argv, *more, **named)
+
+    for name in _CALLS:
+        setattr(os, name, functools.partial(execute, name, getattr(os, name)))
+
+
+def _is_executable(path: Any) -> bool:
+    """os.execvp tries each folder of PATH."""
+    return os.path.isfile(path) and (isinstance(path, int) or os.access(path, os.X_OK))

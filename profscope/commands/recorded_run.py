@@ -15,10 +15,9 @@ from types import FrameType
 from typing import Any, Final
 
 from profscope.around.job import ranks
-from profscope.commands.exec_calls import before_exec
 from profscope.commands.output import Output
 from profscope.commands.own_imports import OwnImports
-from profscope.commands.program import Program, without_ours
+from profscope.commands.program import Program, before_exec, without_ours
 from profscope.compat.first_launch import FirstLaunch
 from profscope.compat.torch_parts import CppKernels, cpp_kernels, launched_from_cpp
 from profscope.emulator import say_how

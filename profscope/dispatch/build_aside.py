@@ -12,7 +12,9 @@ import contextlib
 import gc
 import json
 import os
+import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,19 +23,26 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
-from profscope.compat.triton_parts import knobs
-from profscope.experiments.worker_processes import ask, end, start
+from profscope.compat.compiling import RecordedCompiler
+from profscope.compat.inductor import precompiled, reloaded
+from profscope.compat.programs import manifest_of_binary
+from profscope.compat.triton_parts import driver, knobs
+from profscope.device import backend
+from profscope.dispatch.recording_stages import RecordingStages
+from profscope.experiments.worker_processes import Asker, ask, end, start
 from profscope.options import Options
+from profscope.recording.diagnostics import reason
 from profscope.threads import daemon
+from profscope.version import __version__
 
-__all__ = ["GIVEN_UP", "Build", "BuildAside", "Job", "Session"]
+__all__ = ["GIVEN_UP", "Build", "BuildAside", "Job", "Session", "main"]
 
 # In place of why something was not built: the session ended, or paused.
 GIVEN_UP: Final = "given up"
 _MOST_WORKERS: Final = 4
 _LOADING_PART: Final = 0.2  # at most so much of the time goes into loading what was built
 END_S: Final = 5.0  # a worker that was told to end is waited for so long
-WORKER_PROGRAM: Final = "from profscope.dispatch.build_worker import main; sys.exit(main())"
+WORKER_PROGRAM: Final = "from profscope.dispatch.build_aside import main; main()"
 _NICE: Final = 10
 
 
@@ -143,7 +152,7 @@ class BuildAside:
 
 
 class _Worker:
-    """A process that builds (see `build_worker`), and the thread that gives it one kernel after the other. A
+    """A process that builds (see `main`), and the thread that gives it one kernel after the other. A
     process that has ended is replaced for the next kernel.
 
     It gives way to this one: it runs at a lower priority, and libraries of its start no threads of theirs.
@@ -198,3 +207,40 @@ class _Worker:
             end(process)
             return "no process could build it: it has ended"
         return str(json.loads(answer))
+
+
+def main() -> None:
+    """Serve the process that started this one: build one kernel after the other, and answer "" once it is
+    done, or why it could not be. It ends when there is nothing more to read, or the program is gone."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # folders of a compilation are removed
+    program = Asker()
+    with contextlib.suppress(EOFError), contextlib.ExitStack() as stack:
+        session, job = _asked(program)
+        knobs.cache.dir = session.cache
+        if session.libdevice is not None:
+            knobs.nvidia.libdevice_path = session.libdevice
+        if session.backend == "emulator":
+            stack.enter_context(backend.select("emulator"))
+        compiler = RecordedCompiler(session.options.digest(__version__), RecordingStages(session.options))
+        while True:
+            program.answer(_built(compiler, job))
+            _, job = _asked(program)
+
+
+def _asked(program: Asker) -> tuple[Session, Job]:
+    asked: tuple[Session, Job] = program.read()
+    return asked
+
+
+def _built(compiler: RecordedCompiler, job: Job) -> str:
+    """Build a kernel."""
+    try:
+        tuner = reloaded(job.file, job.name)
+        with compiler.recording():
+            kernel = precompiled(tuner, job.config).kernel
+        manifest_of_binary(kernel)
+        # Before Triton 3.7 that compiles C, which stays in the cache, too.
+        driver.active.launcher_cls(kernel.src, kernel.metadata)
+    except Exception as error:  # noqa: BLE001  whatever it is, the program is to be told
+        return reason(error)
+    return ""

@@ -34,11 +34,9 @@ from profscope.evidence.observer import CAPTURING
 from profscope.evidence.subject import ExperimentedKernel, Subject, named
 from profscope.experiments.arguments import Arguments, bytes_reached, extents, why_not_seen
 from profscope.experiments.builds import Builds
-from profscope.experiments.launch_times import LaunchTimes, is_power_of_two
-from profscope.experiments.running import run
-from profscope.experiments.table import experiments_table
-from profscope.experiments.timing import LaunchTimer, PairTimer
-from profscope.instrument_passes.ablation.effects import outside_effect
+from profscope.experiments.running import experiments_table, run
+from profscope.experiments.timing import LaunchTimer, LaunchTimes, PairTimer, is_power_of_two
+from profscope.instrument_passes.ablation.protected import outside_effect
 from profscope.instrument_passes.analyses.graph import Graph
 from profscope.instrument_passes.ir.parser import parse
 from profscope.recording.diagnostics import number_of_launches, reason

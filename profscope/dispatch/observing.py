@@ -25,10 +25,9 @@ from profscope.device.backend import Backend
 from profscope.device.graphs import Graphs
 from profscope.dispatch.configurations import FIRST_ARGUMENT, STREAM, Binary, Configuration
 from profscope.dispatch.own_counts import OwnCounts
-from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
+from profscope.evidence.cupti import EMULATED, EVENTS, HAS_SAMPLED, NOT_NVIDIA, SamplerError, several_ranks
 from profscope.evidence.driver import Driver
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
-from profscope.evidence.obstacles import EMULATED, EVENTS, NOT_NVIDIA, several_ranks
 from profscope.evidence.subject import (
     ExperimentedKernel,
     SampledLaunch,

@@ -1,6 +1,6 @@
 """One launch of each configuration counts what it executes, in place of a bare one: no permission is needed.
 
-The PTX of the bare binary gets code that counts (`evidence.own_counts`), ptxas assembles it, and Triton's
+The PTX of the bare binary gets code that counts (`evidence.counting_ptx`), ptxas assembles it, and Triton's
 launcher of the bare kernel launches it. Nothing waits for that launch; its counts are read when they are
 asked for.
 
@@ -20,17 +20,20 @@ from concurrent.futures import TimeoutError as LateError
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from profscope.binaries.rows import instructions_of, reached_blocks
 from profscope.binaries.spinning import may_wait
-from profscope.compat.assembling import assembly_of
+from profscope.compat.edited import assembly_of
 from profscope.compat.kernels import load
+from profscope.device import cuda_driver
 from profscope.dispatch.configurations import Binary
 from profscope.errors import CompileError, ToolchainError
+from profscope.evidence.counted_words import counts_of
+from profscope.evidence.counting_ptx import COPIES, WORDS, CountingPtx, counting_ptx
 from profscope.evidence.cupti import SamplerError
 from profscope.evidence.driver import Driver
-from profscope.evidence.own_counts.counting_ptx import CountingPtx, counting_ptx
-from profscope.evidence.own_counts.loaded import LoadedKernel
-from profscope.evidence.own_counts.reading import counts_of
 from profscope.evidence.subject import CountedLaunch, Subject
 from profscope.threads import WorkerPool
 
@@ -42,6 +45,28 @@ _CTAS: Final = 64
 _READ_LIMIT_S: Final = 5.0
 _IDLE_LIMIT_S: Final = 0.1
 _STREAM, _FUNCTION, _ABOUT = 3, 4, 6  # among the arguments of Triton's launchers
+
+
+class LoadedKernel:
+    """A counting kernel in the GPU's memory, in the current context. function: its handle, for launchers.
+    Raises RuntimeError with what the driver says, as its methods do.
+
+    shared_bytes: of a CTA. words: of one copy of the counts.
+    """
+
+    def __init__(self, cubin: bytes, name: str, shared_bytes: int, words: int) -> None:
+        self._words = np.zeros(COPIES * words, np.uint64)
+        self._module = cuda_driver.load_module(cubin)
+        self.function = cuda_driver.function_of(self._module, name, shared_bytes).value or 0
+
+    def words(self) -> NDArray[np.uint64]:
+        """The counts of the launches so far, which have ended."""
+        cuda_driver.read_variable(self._module, WORDS, self._words)
+        return self._words
+
+    def unload(self) -> None:
+        """Give its memory back. Not while it runs."""
+        cuda_driver.unload_module(self._module)
 
 
 @dataclass(eq=False)
@@ -148,7 +173,7 @@ class OwnCounts:
                 )
         except (LateError, CancelledError):
             return None
-        except (CompileError, SamplerError) as error:
+        except (SamplerError, RuntimeError) as error:
             known.why = str(error)
             return None
         return known
@@ -188,7 +213,7 @@ class OwnCounts:
                 loaded.unload()
             instructions = instructions_of(subject.cubin, subject.ptx)
             blocks = reached_blocks(subject.cubin)
-        except (SamplerError, ToolchainError) as error:
+        except (SamplerError, ToolchainError, RuntimeError) as error:
             each.why, each.loaded = str(error), None
             return
         if not words.any():

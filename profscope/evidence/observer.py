@@ -22,9 +22,16 @@ from typing import Any, Final
 
 from profscope.evidence.counters import Counters, DisturbedError
 from profscope.evidence.counts import Counts
-from profscope.evidence.cupti import ADVICE, Library, SamplerError, alone, injected_tool, other_profiler
+from profscope.evidence.cupti import (
+    ADVICE,
+    Library,
+    SamplerError,
+    alone,
+    injected_tool,
+    occupied_by,
+    other_profiler,
+)
 from profscope.evidence.driver import Driver
-from profscope.evidence.obstacles import occupied_by
 from profscope.evidence.samples import Samples
 from profscope.evidence.subject import (
     CountedLaunch,

@@ -1,6 +1,7 @@
 """Edited kernels, compiled by other processes: a compiler that crashes ends a process and not the program.
 
-Each answers what it was given with the instructions of the binary; the binary itself is in Triton's cache.
+Each runs `main`, which answers what it is given with the instructions of the binary. The binary itself is in
+Triton's cache.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,16 +21,20 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from profscope.compat.edited import Options
-from profscope.compat.triton_parts import knobs
-from profscope.experiments.worker_processes import ask, end, start
+from profscope.binaries.listing import class_of, read_listing
+from profscope.compat.edited import Options, build
+from profscope.compat.triton_parts import CompiledKernel, knobs
+from profscope.emulator.ptx_syntax import ptx_class
+from profscope.experiments.worker_processes import Asker, ask, end, start
+from profscope.instrument_passes.toolchain import disassembled
+from profscope.recording.diagnostics import reason
 from profscope.threads import WorkerPool
 
-__all__ = ["Builds", "Built", "Job"]
+__all__ = ["Builds", "Built", "Job", "main"]
 
 _MOST_WORKERS: Final = 8
 _LONGEST_S: Final = 60.0
-WORKER_PROGRAM: Final = "from profscope.experiments.build_worker import main; sys.exit(main())"
+WORKER_PROGRAM: Final = "from profscope.experiments.builds import main; main()"
 
 
 @dataclass(frozen=True)
@@ -110,3 +116,43 @@ def _why_ended(status: int) -> str:
     if status < 0:
         return f"the compiler crashed on it (signal {-status}, {signal.Signals(-status).name})"
     return f"the compiler ended with status {status}"
+
+
+def main() -> None:
+    """Serve the process that started this one, until it closes the pipe or is gone."""
+    program = Asker()
+    with contextlib.suppress(EOFError):
+        while True:
+            program.answer(_answer(program.read()))
+
+
+def _answer(job: Job) -> dict[str, Any]:
+    knobs.cache.dir = job.cache
+    if job.libdevice is not None:
+        knobs.nvidia.libdevice_path = job.libdevice
+    try:
+        kernel = build(job.path, job.options)
+        return {"failed": "", "instructions": _instructions(kernel)}
+    except Exception as error:  # noqa: BLE001  whatever it is, the program is to be told
+        return {"failed": reason(error), "instructions": None}
+
+
+def _instructions(kernel: CompiledKernel) -> dict[str, int]:
+    """How many instructions of each class the binary has, accesses with their widths."""
+    cubin = kernel.asm.get("cubin")
+    if cubin is not None:
+        listed = read_listing(disassembled(cubin)).instructions
+        return dict(Counter(f"{class_of(each.name)} {_width(each.opcode)}".strip() for each in listed))
+    found: Counter[str] = Counter()
+    for line in kernel.asm["ptx"].splitlines():
+        words = line.split()
+        opcode = next((word for word in words if not word.startswith("@")), "")
+        if line.startswith("\t") and "." in opcode[1:] and not opcode.startswith(".") and ";" in line:
+            found[f"{ptx_class(opcode)} {_width(opcode)}".strip()] += 1
+    return dict(found)
+
+
+def _width(opcode: str) -> str:
+    """ "128" of LDG.E.128, "v4" of ld.global.v4.b32."""
+    parts = opcode.split(".")[1:]
+    return next((part for part in parts if part in ("64", "128", "v2", "v4", "U8", "U16", "x2", "x4")), "")

@@ -18,8 +18,7 @@ from profscope.compat.triton_parts import JITFunction
 from profscope.device.backend import Backend
 from profscope.errors import OptionError
 from profscope.experiments.arguments import Arguments, bytes_reached
-from profscope.experiments.launch_times import LaunchTimes, is_power_of_two
-from profscope.experiments.timing import LaunchTimer
+from profscope.experiments.timing import LaunchTimer, LaunchTimes, is_power_of_two
 from profscope.tuning.launches import Launch
 
 __all__ = ["KeptLaunch", "ProgramLaunches"]

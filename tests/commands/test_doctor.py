@@ -17,10 +17,9 @@ import torch
 import triton
 
 import profscope
-from profscope.commands.doctor import rows as rows_module
-from profscope.commands.doctor.checks import tried
-from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
-from profscope.commands.doctor.rows import SECTIONS, VARIABLES, answers, to_do
+from profscope.commands import doctor as doctor_module
+from profscope.commands.doctor import FAILED, MISSING, OK, REFUSED, SECTIONS, VARIABLES, Row, answers, to_do
+from profscope.commands.doctor_checks import tried
 from profscope.evidence.counters import Counters
 from profscope.evidence.counts import Counts
 from profscope.evidence.cupti import SamplerError
@@ -200,13 +199,13 @@ def test_ranks_are_told_before_cupti_is_tried(monkeypatch: pytest.MonkeyPatch) -
         asked.extend(names)
         return {name: found_with()[name] for name in names}
 
-    monkeypatch.setattr(rows_module, "answers", answered)
-    found = rows_module.rows({"WORLD_SIZE": "8"})
+    monkeypatch.setattr(doctor_module, "answers", answered)
+    found = doctor_module.rows({"WORLD_SIZE": "8"})
     assert not set(asked) & set(WITNESSES)
     assert found["counters"] == Row(
         REFUSED, "this is one of several ranks, whose kernels wait for one another"
     )
-    rows_module.rows({"WORLD_SIZE": "1"})
+    doctor_module.rows({"WORLD_SIZE": "1"})
     assert set(asked) > set(WITNESSES)
 
 

@@ -18,11 +18,10 @@ import triton.language as tl
 from triton import knobs
 
 import profscope
-from profscope.compat.assembling import Assembly, assembly_of
+from profscope.compat.edited import Assembly, assembly_of
 from profscope.dispatch import observing, own_counts, running
 from profscope.errors import CompileError
-from profscope.evidence.cupti import SamplerError
-from profscope.evidence.obstacles import EVENTS
+from profscope.evidence.cupti import EVENTS, SamplerError
 from profscope.evidence.subject import Subject
 from tests.kernels.add import add_kernel
 from tests.support.fake_cupti import FakeMachine

@@ -23,8 +23,7 @@ from profscope.device.backend import Backend, select
 from profscope.experiments import builds as builds_module
 from profscope.experiments.arguments import Arguments, extents
 from profscope.experiments.builds import Builds
-from profscope.experiments.running import run
-from profscope.experiments.table import experiments_table
+from profscope.experiments.running import experiments_table, run
 from profscope.experiments.timing import PairTimer
 from profscope.schema import EXPERIMENT_DTYPES
 from profscope.tuning.launches import launch_of

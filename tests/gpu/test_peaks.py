@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from profscope.commands.doctor.row import MISSING, OK
-from profscope.commands.doctor.rows import rows
-from profscope.device.known_peaks import known_peaks
+from profscope.commands.doctor import MISSING, OK, rows
+from profscope.device.gpus import known_peaks
 from profscope.tuning.peaks import measured_peaks
 
 

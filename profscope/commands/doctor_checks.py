@@ -14,12 +14,19 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
-from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
+from profscope.commands.doctor import FAILED, MISSING, OK, REFUSED, Row
 from profscope.device.gpus import Gpu, driver_version, gpus
-from profscope.evidence.cupti import ADVICE, Library, SamplerError, injected_tool, library_path
+from profscope.evidence.cupti import (
+    ADVICE,
+    NOT_NVIDIA,
+    Library,
+    SamplerError,
+    injected_tool,
+    library_path,
+    occupied_by,
+)
 from profscope.evidence.driver import Driver
 from profscope.evidence.observer import open_witnesses
-from profscope.evidence.obstacles import NOT_NVIDIA, occupied_by
 from profscope.evidence.subject import Subject, Witness
 from profscope.experiments.worker_processes import Asker
 from profscope.instrument_passes.passes import TRITONS
@@ -169,7 +176,7 @@ _CHECKS: Final[Mapping[str, Callable[[], Row]]] = {
     "torch": _of_torch,
     "cupti": _of_cupti,
     "gpu": _of_gpu,
-    "peaks": partial(_of_peaks, "profscope.device.known_peaks", "known_peaks"),
+    "peaks": partial(_of_peaks, "profscope.device.gpus", "known_peaks"),
     "measured peaks": partial(_of_peaks, "profscope.tuning.peaks", "measure_peaks"),
     **{name: partial(_tool, name) for name in ("ptxas", "nvdisasm", "cuobjdump")},
     **{name: partial(_witness, name) for name in ("counts", "samples", "counters")},
