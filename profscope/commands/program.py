@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import contextlib
 import functools
 import io
 import os
@@ -16,18 +17,20 @@ import pkgutil
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, Final
 
-from profscope.commands.own_imports import OwnImports
 from profscope.errors import OptionError
 from profscope.version import __version__
 
-__all__ = ["Program", "before_exec", "parse", "program", "program_parser", "without_ours"]
+__all__ = ["OwnImports", "Program", "before_exec", "parse", "program", "program_parser", "without_ours"]
 
 LAUNCHERS: Final = (
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate",
@@ -37,7 +40,71 @@ LAUNCHERS: Final = (
 
 _TRACES: Final = (".pftrace", ".pftrace.gz", ".json", ".json.gz", ".parquet")
 _RUN_MODULE: Final[Callable[..., None]] = vars(runpy)["_run_module_as_main"]  # what `python -m` calls
+_SHARED: Final = frozenset(("torch", "triton"))
+"""Packages that the program and profscope must have in common."""
+_OPTIONAL: Final = frozenset(("bottleneck", "numexpr"))
+"""What pandas uses if there is such a module."""
 _OURS: Final = f"{Path(__file__).parents[1]}{os.sep}"
+
+
+class OwnImports:
+    """Modules that the program's folder has and profscope imports, too, such as a `secrets.py`: each of the
+    two gets its own, from `begin()` on.
+
+    In a block of `apart()` imports are profscope's, in all threads: otherwise the program's. Without such
+    modules nothing is done.
+    """
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._path: list[str] = []  # without the program's folder
+        self._others: dict[str, ModuleType] = {}  # profscope's modules, in a block the program's
+        self._blocks = 0
+        self._lock = threading.RLock()  # a signal's handler may begin a block
+
+    def begin(self, folder: str, path: list[str]) -> None:
+        """The program is about to begin, with `folder` before this path."""
+        sys.path[:] = [folder, *path]
+        theirs = {each.name for each in pkgutil.iter_modules([os.path.abspath(folder)])}
+        if theirs & _SHARED:
+            return  # an environment, of which we need all
+        self._path = [os.path.abspath(each) for each in path]
+        known = _OPTIONAL | {name for name in theirs if PathFinder.find_spec(name, self._path) is not None}
+        self._names = theirs & known
+        if self._names:
+            self._names -= _loaded_at_start()
+            self._others = _take(self._names)
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """In the body of a with statement imports are profscope's own."""
+        self._enter(1)
+        try:
+            yield
+        finally:
+            self._enter(-1)
+
+    def _enter(self, blocks: int) -> None:
+        """Begin a block, or end one: what is outside of all goes back to where it was."""
+        with self._lock:
+            was_inside, self._blocks = bool(self._blocks), self._blocks + blocks
+            if self._names and was_inside != bool(self._blocks):
+                others, self._others = self._others, _take(self._names)
+                sys.modules.update(others)
+                sys.path[:], self._path = self._path, sys.path[:]
+
+
+def _take(packages: set[str]) -> dict[str, ModuleType]:
+    """Remove modules, and those in them, from the loaded ones."""
+    names = [name for name in list(sys.modules) if name.partition(".")[0] in packages]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+def _loaded_at_start() -> set[str]:
+    """The modules that Python has loaded when a program begins."""
+    flags = vars(subprocess)["_args_from_interpreter_flags"]()
+    python = [sys.executable, *flags, "-c", "import runpy, sys; print(*sys.modules)"]
+    return set(subprocess.run(python, capture_output=True, text=True, check=True).stdout.split())
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from profscope.around.job import JOB, rank, ranks
 from profscope.commands.output import FORMATS, Output, claim, free_for_ranks
-from profscope.commands.own_imports import OwnImports
-from profscope.commands.program import Program, parse, program_parser
+from profscope.commands.program import OwnImports, Program, parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
 from profscope.compat.patches import after_import
 from profscope.errors import OptionError, SessionError, run_command
