@@ -10,10 +10,8 @@ another one, kernels are loaded only while nothing runs.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as LateError
@@ -34,6 +32,7 @@ from profscope.evidence.counted_words import counts_of
 from profscope.evidence.counting_ptx import COPIES, WORDS, CountingPtx, counting_ptx
 from profscope.evidence.cupti import SamplerError
 from profscope.evidence.driver import Driver
+from profscope.evidence.observer import WaitBudget
 from profscope.evidence.subject import CountedLaunch, Subject
 from profscope.threads import WorkerPool
 
@@ -90,13 +89,11 @@ class _Counting:
 
 
 class OwnCounts:
-    """seconds: that all of it may keep the program waiting; behind these, kernels are built while the program
-    goes on. added_s: how long it has waited. launches: that counted, by subject. Thread-safe."""
+    """budget: once it is spent, kernels are built while the program goes on. Thread-safe."""
 
-    def __init__(self, driver: Driver, seconds: float) -> None:
-        self.added_s = 0.0
+    def __init__(self, driver: Driver, budget: WaitBudget) -> None:
         self._driver = driver
-        self._seconds = seconds
+        self._budget = budget
         self._pool = WorkerPool(_BUILDERS, "profscope-counting")
         self._counting: dict[Subject, _Counting] = {}
         self._loading, self._reading = threading.Lock(), threading.Lock()
@@ -110,7 +107,7 @@ class OwnCounts:
     def launch(self, subject: Subject, bare: Binary, arguments: tuple[Any, ...]) -> bool:
         """Launch the counting kernel with the arguments of Triton's launchers; False if that cannot be, or
         not yet, and then nothing was launched. Raises what the launch does."""
-        with self._timed():
+        with self._budget.waiting():
             known = self._prepared(subject, bare, arguments)
         if known is None:
             return False
@@ -163,7 +160,7 @@ class OwnCounts:
         if known.is_over:
             return None
         try:
-            cubin = known.built.result(self._left_s)
+            cubin = known.built.result(self._budget.left_s)
             with self._loading:
                 if known.is_over or not self._may_load(arguments[_STREAM]):
                     return None
@@ -178,14 +175,10 @@ class OwnCounts:
             return None
         return known
 
-    @property
-    def _left_s(self) -> float:
-        return max(0.0, self._seconds - self.added_s)
-
     def _may_load(self, stream: int) -> bool:
         if self._driver.capturing(stream):
             return False
-        return not self._may_wait or self._driver.idle(min(_IDLE_LIMIT_S, self._left_s))
+        return not self._may_wait or self._driver.idle(min(_IDLE_LIMIT_S, self._budget.left_s))
 
     def _begin(self, subject: Subject, bare: Binary, grid: tuple[int, ...]) -> _Counting:
         self._may_wait |= may_wait(subject.ptx)
@@ -224,14 +217,6 @@ class OwnCounts:
             pcs, counts = counts_of(each.code, words, instructions.rows, blocks, each.scale)
             each.result = CountedLaunch(subject, pcs, counts, 1)
         each.loaded = None
-
-    @contextlib.contextmanager
-    def _timed(self) -> Iterator[None]:
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.added_s += time.perf_counter() - begun
 
 
 def stride(x: int, y: int, z: int) -> int:
