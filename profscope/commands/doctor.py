@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import platform
-import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from profscope.evidence.cupti import (
     is_for_administrators,
     several_ranks,
 )
-from profscope.experiments.worker_processes import ask, end, start
+from profscope.experiments.worker_processes import Worker, WorkerError
 from profscope.version import __version__
 
 __all__ = [
@@ -125,25 +124,15 @@ def rows(environ: Mapping[str, str] = os.environ, *, measures: bool = False) -> 
 def answers(names: Iterable[str], program: str = _CHECKS) -> dict[str, Row]:
     """What the checks of these names find, in a process that lasts until one of them ends it."""
     found: dict[str, Row] = {}
-    process = None
+    worker = Worker(program)
     for name in names:
-        process = process or start(program)
-        line = ask(process, name, _LONGEST_S)
-        if line is not None and line.endswith(b"\n"):
-            found[name] = Row(**json.loads(line))
-            continue
-        process.kill()
-        status, process = end(process), None
-        found[name] = Row(FAILED, f"no answer in {_LONGEST_S:g} s" if line is None else _why_ended(status))
-    if process is not None:
-        end(process)
+        try:
+            found[name] = Row(**worker.ask(name, _LONGEST_S))
+        except WorkerError as error:
+            found[name] = Row(FAILED, f"the check {error}")
+    worker.stop()
+    worker.close()
     return found
-
-
-def _why_ended(status: int) -> str:
-    if status < 0:
-        return f"the check crashed (signal {-status}, {signal.Signals(-status).name})"
-    return f"the check ended with status {status}"
 
 
 def _unusable(found: Mapping[str, Row], *needed: str) -> Row | None:

@@ -7,30 +7,25 @@ Triton's cache.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from profscope.binaries.listing import class_of, read_listing
 from profscope.compat.edited import Options, build
 from profscope.compat.triton_parts import CompiledKernel, knobs
 from profscope.emulator.ptx_syntax import ptx_class
-from profscope.experiments.worker_processes import Asker, ask, end, start
+from profscope.experiments.worker_processes import Asker, WorkerError, Workers
 from profscope.instrument_passes.toolchain import disassembled
 from profscope.recording.diagnostics import reason
-from profscope.threads import WorkerPool
 
-__all__ = ["Builds", "Built", "Job", "main"]
+__all__ = ["Build", "Builds", "Built", "Job", "main"]
 
 _MOST_WORKERS: Final = 8
 _LONGEST_S: Final = 60.0
@@ -63,9 +58,8 @@ class Builds:
         self._folder = Path()
         self._count = 0
         cores = len(os.sched_getaffinity(0))
-        self._pool = WorkerPool(min(_MOST_WORKERS, max(1, cores - 1)), "profscope-build")
-        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-        self._all: list[subprocess.Popen[bytes]] = []
+        most = min(_MOST_WORKERS, max(1, cores - 1))
+        self._workers = Workers(WORKER_PROGRAM, most, longest_s=_LONGEST_S)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Builds]:
@@ -74,48 +68,31 @@ class Builds:
         try:
             yield self
         finally:
-            for process in self._all:  # on which threads that wait for an answer go on
-                process.kill()
-            self._pool.shutdown(cancel_futures=True)
-            for process in self._all:
-                end(process)
+            self._workers.close()
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def submit(self, text: str, options: Options) -> Future[Built]:
+    def submit(self, text: str, options: Options) -> Build:
         """Have a module built."""
         self._count += 1
         path = self._folder / f"{self._count}.ttgir"
         path.write_text(text)
         job = Job(str(path), options, knobs.cache.dir, knobs.nvidia.libdevice_path)
-        return self._pool.submit(self._built, job)
+        return Build(job.path, self._workers.ask(job))
 
-    def _built(self, job: Job) -> Built:
+
+@dataclass(frozen=True)
+class Build:
+    """One that has begun. path: of the module. answer: of the process that builds it."""
+
+    path: str
+    answer: Future[dict[str, Any]]
+
+    def result(self, limit_s: float | None = None) -> Built:
+        """Waits for it. Raises TimeoutError if it takes longer."""
         try:
-            try:
-                process = self._idle.get_nowait()
-            except Empty:
-                process = start(WORKER_PROGRAM)
-                self._all.append(process)
-            return self._answered(process, job)
-        except OSError as error:
-            return Built(job.path, f"no process could build it: {error}")
-
-    def _answered(self, process: subprocess.Popen[bytes], job: Job) -> Built:
-        line = ask(process, job, _LONGEST_S)
-        if line is None:
-            process.kill()
-            return Built(job.path, f"the compiler took more than {_LONGEST_S:.0f} s")
-        if not line.endswith(b"\n"):
-            return Built(job.path, _why_ended(end(process)))
-        self._idle.put(process)
-        answer: dict[str, Any] = json.loads(line)
-        return Built(job.path, answer["failed"], answer["instructions"])
-
-
-def _why_ended(status: int) -> str:
-    if status < 0:
-        return f"the compiler crashed on it (signal {-status}, {signal.Signals(-status).name})"
-    return f"the compiler ended with status {status}"
+            return Built(self.path, **self.answer.result(limit_s))
+        except WorkerError as error:
+            return Built(self.path, f"the compiler {error}")
 
 
 def main() -> None:

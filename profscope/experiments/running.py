@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -14,7 +13,7 @@ import pandas as pd
 
 from profscope.compat.edited import build, loaded, options_of
 from profscope.compat.triton_parts import CompiledKernel, knobs
-from profscope.experiments.builds import Builds, Built
+from profscope.experiments.builds import Build, Builds, Built
 from profscope.experiments.plan import Experiment, Plan
 from profscope.experiments.timing import Pairs, PairTimer
 from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF, RESIDENT
@@ -118,7 +117,7 @@ class _Runner:
         self._end = end
         self._options = options_of(bare)
         self._unedited = builds.submit(plan.text, self._options)
-        self._submitted: dict[Experiment, Future[Built] | str] = {}
+        self._submitted: dict[Experiment, Build | str] = {}
 
     def results(self) -> Iterator[Result]:
         plan = self._plan
