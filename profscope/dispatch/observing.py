@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from profscope.binaries.spinning import may_wait
 from profscope.compat.compiling import recompile
@@ -37,13 +37,11 @@ from profscope.evidence.subject import (
     of_configurations,
     tensor_bytes,
 )
+from profscope.evidence.tables import Evidence, evidence
 from profscope.options import Options
 from profscope.recording.builds import ptx_of
 from profscope.recording.diagnostics import number_of_launches, reason
 from profscope.recording.recorded_launches import RecordedLaunches
-
-if TYPE_CHECKING:
-    from profscope.evidence.tables import Evidence
 
 __all__ = [
     "Observing", "gpu_here", "instruments", "occupied_here", "proton_has_sampled",
@@ -288,8 +286,6 @@ class Observing:
 
     def tables(self) -> Evidence | None:
         """What there is so far; None if that is nothing."""
-        from profscope.evidence.tables import evidence  # here, since pandas takes its time
-
         observer, own = self._observer, self._own
         counts = [] if observer is None else observer.counts()
         counts += [] if own is None else own.results()

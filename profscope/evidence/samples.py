@@ -114,17 +114,12 @@ class Samples(Witness):
         self._periods[subject] = periods_after(taken.period_log2, everywhere, taken.dropped)
         self.results.append(
             SampledLaunch(
-                kernel=subject.kernel,
-                variant_key=subject.key,
-                launch=-1,
-                binary="bare",
+                subject=subject,
                 period_log2=taken.period_log2,
                 taken=mine,
                 dropped=taken.dropped,
                 rows=own,
                 reasons=taken.reasons,
-                cubin=subject.cubin,
-                ptx=subject.ptx,
                 in_callees=everywhere - mine,
             )
         )
@@ -148,6 +143,7 @@ class Samples(Witness):
         ]
         samples: dict[str, int] = {}
         for each in self.results:
-            samples[each.kernel] = samples.get(each.kernel, 0) + each.taken
+            name = each.subject.kernel
+            samples[name] = samples.get(name, 0) + each.taken
         few = [name for name, number in sorted(samples.items()) if number < ENOUGH]
         return notes + [f"{name}: fewer than {ENOUGH:,} samples" for name in few]

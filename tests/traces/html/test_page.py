@@ -24,7 +24,7 @@ from profscope.analysis.source_code.annotated import annotate
 from profscope.analysis.sources import sampled_code
 from profscope.analysis.spans.ctas import launch_durations
 from profscope.analysis.texts import NO_TIME, plain, tag
-from profscope.evidence.sample_tables import sample_tables, with_samples
+from profscope.evidence.tables import evidence, with_evidence
 from profscope.profiles import Profile, diff, load
 from profscope.schema import Tables
 from profscope.threads import worker_pool
@@ -386,10 +386,10 @@ def test_the_program_around_the_kernels_has_a_section_and_is_in_the_timeline(tmp
 
 def test_instructions_are_named_as_the_disassembler_does(tmp_path: Path) -> None:
     launch = captured("chase")
-    table, about = sample_tables([launch])
-    bare = Profile(launches=launch_table([0], [launch.kernel]), metadata={"tool": "profscope"})
-    profile = Profile.of(with_samples(bare.tables, table, about))
-    kept = sampled_code(profile.metadata, launch.kernel, 0)
+    kernel = launch.subject.kernel
+    bare = Profile(launches=launch_table([0], [kernel]), metadata={"tool": "profscope"})
+    profile = Profile.of(with_evidence(bare.tables, evidence([], [launch], [])))
+    kept = sampled_code(profile.metadata, kernel, 0)
     assert kept is not None
     most = int(profile.samples.groupby("pc")["samples"].sum().idxmax())
     text = next(each.text for each in kept if each.pc == most)
