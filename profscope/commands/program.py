@@ -224,13 +224,15 @@ def program_parser(command: str, description: str, epilog: str) -> argparse.Argu
 def parse(
     parser: argparse.ArgumentParser, words: list[str], actions: Sequence[argparse.Action]
 ) -> tuple[argparse.Namespace, Program]:
-    """A command's flags, and the program. actions: of the flags that the command added.
+    """A command's flags, with their words as `flags`, and the program. actions: of the flags that the command
+    added.
 
     Ends the process at wrong usage; raises OptionError where there is no such script.
     """
     valued = {text for action in actions if action.nargs != 0 for text in action.option_strings}
     flags, how, rest = _split(words, valued)
     given = parser.parse_args(flags)
+    given.flags = flags
     if not rest or (not how and not rest[0]):
         parser.error("name a program: a script, -m module or -c code")
     return given, program(how, rest)

@@ -33,7 +33,6 @@ __all__ = [
     "option_names",
     "ranks_recorded",
     "run_options",
-    "spelled",
 ]
 
 _EPILOG: Final = """\
@@ -79,7 +78,8 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
     if checked.backend == "gpu" and not _has_gpu():
         raise SessionError("--backend gpu: there is no GPU here; use --backend emulator")
     if chosen.is_launcher:
-        starts.append(lambda: _run_ranks(chosen, _flags(given, options)))
+        output = os.path.abspath(given.output or free_for_ranks())
+        starts.append(lambda: _run_ranks(chosen, [*given.flags, "-o", output]))
         return 0
     emulated = checked.backend == "emulator" or (checked.backend == "auto" and not _has_gpu_driver())
     if emulated and "evidence" not in options:
@@ -142,13 +142,6 @@ def _run_ranks(chosen: Program, flags: list[str]) -> None:
     os.environ.setdefault(JOB, secrets.token_hex(8))
     with ranks_recorded(flags):
         chosen.run(OwnImports())
-
-
-def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
-    """What the same run is called with in each process of a job."""
-    flags = spelled(options)
-    flags += ["-o", os.path.abspath(given.output or free_for_ranks())]
-    return flags + ["-q"] * given.quiet
 
 
 def _choose_emulator(module: ModuleType) -> None:
@@ -255,11 +248,6 @@ def run_options(given: Mapping[str, Any]) -> Options:
 def add_flags(parser: argparse._ArgumentGroup) -> list[argparse.Action]:
     """Add the flags; returns their actions. What is not given has no entry in the namespace."""
     return [action for option in _options() for action in _add(parser, option)]
-
-
-def spelled(options: Mapping[str, Any]) -> list[str]:
-    """Flags that give these options."""
-    return [word for option in _options() if option.name in options for word in _spell(option, options)]
 
 
 def _options() -> list[Field[Any]]:
@@ -378,17 +366,3 @@ _READERS: Final[tuple[tuple[str, Callable[[str], Any]], ...]] = (
     ("Sequence[str]", _passes),
     ("str", str),
 )
-
-
-def _spell(option: Field[Any], options: Mapping[str, Any]) -> list[str]:
-    value = options[option.name]
-    if _kinds(option) == {"bool"}:
-        return [] if value is option.default else [_flag(option)]
-    if value is None:
-        return []
-    if isinstance(value, bool):
-        return [f"{_flag(option)}={str(value).lower()}"]
-    if isinstance(value, list | tuple):
-        text = ",".join(str(each) for each in value)
-        return [f"{_flag(option)}={text}{',' * (len(value) == 1 and isinstance(value[0], int))}"]
-    return [f"{_flag(option)}={value}"]

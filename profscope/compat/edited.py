@@ -22,7 +22,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 
 from profscope.compat.compiling import options_given, unheard
-from profscope.compat.patches import patched_property
+from profscope.compat.kernels import Launcher, watched_binaries
 from profscope.errors import CompileError
 
 __all__ = ["Assembly", "Options", "assembly_of", "build", "loaded", "options_of", "swapped"]
@@ -70,13 +70,13 @@ def swapped(
 ) -> Iterator[Callable[[CompiledKernel | None], Any]]:
     """For the body of a with statement, what calls `launch`, which launches `bare`, and has this thread
     launch another kernel in its place; None: `bare` itself."""
-    original, thread = vars(CompiledKernel)["run"], threading.get_ident()
+    thread = threading.get_ident()
     current: CompiledKernel | None = None
 
-    def get(kernel: CompiledKernel) -> Any:
+    def swap(kernel: CompiledKernel, plain: Launcher) -> Launcher:
         other = current
         if kernel is not bare or other is None or threading.get_ident() != thread:
-            return original.__get__(kernel, CompiledKernel)
+            return plain
         launcher: Any = other._run
 
         def run(x: int, y: int, z: int, stream: int, _: Any, __: Any, *rest: Any) -> Any:
@@ -92,7 +92,7 @@ def swapped(
         finally:
             current = None
 
-    with patched_property(CompiledKernel, "run", get):
+    with watched_binaries(swap):
         yield launch_in_place
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from profscope.around.job import ranks
+from profscope.compat.torch_parts import mapped_files
 from profscope.errors import ProfscopeError
 from profscope.evidence.structures import STRUCTURES, CubinCrc
 
@@ -105,14 +106,9 @@ class SamplerError(ProfscopeError):
 def library_path(maps: str | None = None) -> Path:
     """Where CUPTI is: the one that is loaded (torch's), which sees this process's kernels; else Triton's.
 
-    maps: what /proc/self/maps says. Raises SamplerError if there is none.
+    maps: as of `mapped_files`. Raises SamplerError if there is none.
     """
-    if maps is None:
-        try:
-            maps = Path("/proc/self/maps").read_text()
-        except OSError as error:
-            raise SamplerError(str(error)) from error
-    for line in maps.splitlines():
+    for line in (mapped_files() if maps is None else maps).splitlines():
         if "/libcupti.so" in line:
             return Path(line.split(maxsplit=5)[-1])
     spec = importlib.util.find_spec("triton")
@@ -249,13 +245,9 @@ def bytes_for(size: int) -> Any:
 def injected_tool(maps: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
     """The profiler or checker that was started around this process; "" if there is none.
 
-    maps: the text of /proc/self/maps.
+    maps: as of `mapped_files`.
     """
-    if maps is None:
-        try:
-            maps = Path("/proc/self/maps").read_text()
-        except OSError:
-            maps = ""
+    maps = mapped_files() if maps is None else maps
     found = [tool for library, tool in _TOOL_LIBRARIES.items() if f"/{library}" in maps]
     found += [tool for variable, tool in TOOL_VARIABLES.items() if environ.get(variable)]
     return found[0] if found else ""

@@ -11,13 +11,13 @@ import torch
 import triton
 import triton.language as tl
 
-from profscope.device.backend import select, uses_gpu
-from profscope.device.gpus import Peaks, keep, known_peaks
+from profscope.device.backend import select
+from profscope.device.gpus import Peaks, keep
 from profscope.dispatch.running import is_recording
 from profscope.errors import SessionError
 from profscope.experiments.timing import Launcher, LaunchTimer
 
-__all__ = ["Sizes", "measure", "measure_peaks", "measured_peaks", "peaks_of_sizes", "ring_of", "sizes_of"]
+__all__ = ["Sizes", "measure", "measure_peaks", "peaks_of_sizes", "ring_of", "sizes_of"]
 
 
 @triton.jit
@@ -101,16 +101,6 @@ class Sizes(NamedTuple):
 
 Timer = Callable[[Launcher], float]
 """The microseconds that a launch takes."""
-
-
-def measured_peaks(device: int = 0) -> Peaks | None:
-    """The peaks of a CUDA device: as kept by an earlier process, else measured now and kept.
-
-    None on the emulator and on GPUs that are not NVIDIA's. Raises as `measure_peaks`.
-    """
-    if not uses_gpu("auto") or torch.version.hip:
-        return None
-    return known_peaks(device) or measure_peaks(device)
 
 
 def measure_peaks(device: int = 0) -> Peaks:
