@@ -216,8 +216,8 @@ RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0, "evid
 
 
 class _Value(NamedTuple):
-    """The text behind a flag. metavar: in its help. reads: makes a value of it, which `Options` checks; raises
-    ValueError. takes: what an error says that it accepts."""
+    """The text behind a flag. metavar: in its help. reads: makes a value of it, which `Options` checks;
+    raises ValueError. takes: what an error says that it accepts."""
 
     metavar: str
     reads: Callable[[str], Any]

@@ -215,7 +215,7 @@ class OwnCounts:
             each.why = "its binary has no line table"
         else:
             pcs, counts = counts_of(each.code, words, instructions.rows, blocks, each.scale)
-            each.result = CountedLaunch(subject, pcs, counts, 1)
+            each.result = CountedLaunch(subject, pcs, counts)
         each.loaded = None
 
 

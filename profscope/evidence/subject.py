@@ -48,13 +48,12 @@ class Subject:
 @dataclass(frozen=True, eq=False)
 class CountedLaunch:
     """Instruction counts. pcs: of the kernel, ascending. counts: by column of `metrics.COUNTS`, one for each
-    pc, over `launches`. in_callees: warp instructions of functions that the kernel calls, which have no
+    pc. in_callees: warp instructions of functions that the kernel calls, which have no
     rows."""
 
     subject: Subject
     pcs: npt.NDArray[np.int64] = field(repr=False)
     counts: dict[str, npt.NDArray[np.int64]] = field(repr=False)
-    launches: int
     in_callees: int = 0
 
 

@@ -113,7 +113,7 @@ def counts_table(launches: Sequence[CountedLaunch], number: Number) -> tuple[pd.
             rows.assign(
                 kernel=subject.kernel,
                 variant=number(subject.kernel, subject.key),
-                launches=sum(each.launches for each in same),
+                launches=len(same),
             )
         )
     return _table("counts", parts), notes
