@@ -28,7 +28,7 @@ from profscope.evidence.cupti import (
 from profscope.evidence.driver import Driver
 from profscope.evidence.observer import open_witnesses
 from profscope.evidence.subject import Subject, Witness
-from profscope.experiments.worker_processes import Asker
+from profscope.experiments.worker_processes import serve
 from profscope.instrument_passes.passes import TRITONS
 from profscope.recording.diagnostics import one_line
 
@@ -38,13 +38,9 @@ _NOBODY: Final = Subject("", "", (), "", b"", "")  # of a launch whose evidence 
 _GIB: Final = 1 << 30
 
 
-def main() -> int:
+def main() -> None:
     """Serve the process that started this one, until it closes the pipe or is gone."""
-    doctor = Asker()
-    with contextlib.suppress(EOFError):
-        while True:
-            doctor.answer(asdict(checked(doctor.read())))
-    return 0
+    serve(lambda name: asdict(checked(name)))
 
 
 def checked(name: str) -> Row:

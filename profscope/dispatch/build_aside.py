@@ -26,7 +26,7 @@ from profscope.compat.programs import manifest_of_binary
 from profscope.compat.triton_parts import driver, knobs
 from profscope.device import backend
 from profscope.dispatch.recording_stages import RecordingStages
-from profscope.experiments.worker_processes import Asker, Worker, WorkerError, Workers
+from profscope.experiments.worker_processes import Worker, WorkerError, Workers, serve
 from profscope.options import Options
 from profscope.recording.diagnostics import reason
 from profscope.version import __version__
@@ -149,23 +149,26 @@ def main() -> None:
     """Serve the process that started this one: build one kernel after the other, and answer "" once it is
     done, or why it could not be. It ends when there is nothing more to read, or the program is gone."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # folders of a compilation are removed
-    program = Asker()
-    with contextlib.suppress(EOFError), contextlib.ExitStack() as stack:
-        session, job = _asked(program)
-        knobs.cache.dir = session.cache
-        if session.libdevice is not None:
-            knobs.nvidia.libdevice_path = session.libdevice
-        if session.backend == "emulator":
-            stack.enter_context(backend.select("emulator"))
-        compiler = RecordedCompiler(session.options.digest(__version__), RecordingStages(session.options))
-        while True:
-            program.answer(_built(compiler, job))
-            _, job = _asked(program)
+    compilers: list[RecordedCompiler] = []  # one, of the session that asks first
+    with contextlib.ExitStack() as stack:
+
+        def answer(asked: tuple[Session, Job]) -> str:
+            session, job = asked
+            if not compilers:
+                compilers.append(_compiler(session, stack))
+            return _built(compilers[0], job)
+
+        serve(answer)
 
 
-def _asked(program: Asker) -> tuple[Session, Job]:
-    asked: tuple[Session, Job] = program.read()
-    return asked
+def _compiler(session: Session, stack: contextlib.ExitStack) -> RecordedCompiler:
+    """What records as the session does. stack: of this process."""
+    knobs.cache.dir = session.cache
+    if session.libdevice is not None:
+        knobs.nvidia.libdevice_path = session.libdevice
+    if session.backend == "emulator":
+        stack.enter_context(backend.select("emulator"))
+    return RecordedCompiler(session.options.digest(__version__), RecordingStages(session.options))
 
 
 def _built(compiler: RecordedCompiler, job: Job) -> str:

@@ -21,7 +21,7 @@ from profscope.binaries.listing import class_of, read_listing
 from profscope.compat.edited import Options, build
 from profscope.compat.triton_parts import CompiledKernel, knobs
 from profscope.emulator.ptx_syntax import ptx_class
-from profscope.experiments.worker_processes import Asker, WorkerError, Workers
+from profscope.experiments.worker_processes import WorkerError, Workers, serve
 from profscope.instrument_passes.toolchain import disassembled
 from profscope.recording.diagnostics import reason
 
@@ -97,10 +97,7 @@ class Build:
 
 def main() -> None:
     """Serve the process that started this one, until it closes the pipe or is gone."""
-    program = Asker()
-    with contextlib.suppress(EOFError):
-        while True:
-            program.answer(_answer(program.read()))
+    serve(_answer)
 
 
 def _answer(job: Job) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Processes that work for this one: each is asked one thing after the other, and answers in JSON.
 
-    workers = Workers("from my.module import serve; serve()", most=4)
+    workers = Workers("from my.module import main; main()", most=4)  # which calls `serve`
     answer = workers.ask("question").result()
 
 What crashes or hangs there ends a process and not the program.
@@ -17,13 +17,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from profscope.threads import daemon
 
-__all__ = ["Asker", "Worker", "WorkerError", "Workers"]
+__all__ = ["Worker", "WorkerError", "Workers", "serve"]
 
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _LOOK_S: Final = 1.0  # how often a process looks for the one that started it
@@ -179,20 +180,15 @@ class Workers:
                 self._unanswered -= 1
 
 
-class Asker:
-    """The process that started this one. It asks one thing at a time."""
-
-    def __init__(self) -> None:
-        self._process = os.getppid()
-        self._asked, self._answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
-        os.dup2(2, 1)  # what compilers print is no answer
-
-    def read(self) -> Any:
-        """What it asks. Raises EOFError if it is gone: children of its own may hold the pipe open."""
-        while not select.select([self._asked], [], [], _LOOK_S)[0]:
-            if os.getppid() != self._process:
-                raise EOFError
-        return pickle.load(self._asked)
-
-    def answer(self, value: object) -> None:
-        os.write(self._answers, json.dumps(value).encode() + b"\n")
+def serve(answer: Callable[[Any], object]) -> None:
+    """In a worker's process: answer what it is asked, until the process that asks is gone. That closes the
+    pipe; but children of its own may hold it open."""
+    asker = os.getppid()
+    asked, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
+    os.dup2(2, 1)  # what compilers print is no answer
+    with contextlib.suppress(EOFError):
+        while True:
+            while not select.select([asked], [], [], _LOOK_S)[0]:
+                if os.getppid() != asker:
+                    return
+            os.write(answers, json.dumps(answer(pickle.load(asked))).encode() + b"\n")

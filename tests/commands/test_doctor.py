@@ -122,12 +122,11 @@ def test_a_driver_that_fails_is_a_row(tmp_path: Path, init: str, state: str, tex
 def test_a_check_that_ends_its_process_leaves_the_next_ones_theirs() -> None:
     program = (
         "import os\n"
-        "from profscope.experiments.worker_processes import Asker\n"
-        "doctor = Asker()\n"
-        "while True:\n"
-        "    name = doctor.read()\n"
+        "from profscope.experiments.worker_processes import serve\n"
+        "def answer(name):\n"
         "    name == 'bad' and os.abort()\n"
-        "    doctor.answer({'state': 'ok', 'text': f'{name} {os.getpid()}', 'facts': {}})\n"
+        "    return {'state': 'ok', 'text': f'{name} {os.getpid()}', 'facts': {}}\n"
+        "serve(answer)\n"
     )
     found = answers(["a", "bad", "b", "c"], f"exec({program!r})")
     assert [row.state for row in found.values()] == [OK, FAILED, OK, OK]
