@@ -37,7 +37,7 @@ from bench.kernels import give_scratch
 from profscope.analysis.limits import bound_by, limits_of
 from profscope.evidence.driver import Driver
 from profscope.evidence.metrics import COUNTERS, Counter
-from profscope.evidence.observer import Observer, open_witnesses
+from profscope.evidence.observer import Observer, WaitBudget, open_witnesses
 from profscope.evidence.subject import Subject
 from profscope.evidence.tables import counters_table
 
@@ -82,7 +82,7 @@ def main() -> None:
         return
     held = torch.empty(options.held_gib << 30, dtype=torch.uint8, device="cuda")
     print(f"{torch.cuda.get_device_name()}, {held.nbytes >> 30} GiB held")
-    observer = Observer(Driver(), open_witnesses(), seconds=math.inf)
+    observer = Observer(Driver(), open_witnesses(), WaitBudget(math.inf))
     _each_case(CASES, lambda name, launch: _observed(observer, name, launch))
     observer.close()
     print(*observer.notes(), sep="\n")

@@ -28,8 +28,7 @@ from profscope.compat.edited import swapped
 from profscope.device.backend import select
 from profscope.experiments.arguments import Arguments, extents
 from profscope.experiments.builds import Builds
-from profscope.experiments.running import run
-from profscope.experiments.table import experiments_table
+from profscope.experiments.running import experiments_table, run
 from profscope.experiments.timing import PairTimer
 from profscope.tuning.launches import launch_of
 

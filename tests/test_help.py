@@ -8,8 +8,7 @@ import re
 import pytest
 
 from profscope import __main__ as overview
-from profscope.commands import convert, explain, opt, run
-from profscope.commands.doctor import command as doctor
+from profscope.commands import convert, doctor, explain, opt, run
 from profscope.viewer import cli, diff_command
 
 PARSERS = {

@@ -1,6 +1,7 @@
 """Which ops an experiment may not change: those that control flow, addresses, masks or barriers rest on.
 
-Without them other ops would do other work, and the experiment would measure that.
+Without them other ops would do other work, and the experiment would measure that. Nor may a launch be
+repeated that has effects outside of its arguments' memory.
 """
 
 from __future__ import annotations
@@ -10,13 +11,40 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from profscope.instrument_passes.ablation.effects import is_impure
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value
 from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.values import ATOMICS, FOR_BOUNDS, POINTERS, WRITES
 from profscope.instrument_passes.ir.signature import element_type
+from profscope.instrument_passes.scopes import marker_of
 
-__all__ = ["Protected", "why_refused"]
+__all__ = ["Protected", "is_impure", "outside_effect", "why_refused"]
+
+_FOREIGN: Final = ("tt.elementwise_inline_asm", "tt.extern_elementwise")
+
+
+def outside_effect(graph: Graph) -> str:
+    """Why launches of a kernel cannot be repeated unseen, with the line; "" if they can."""
+    for node in graph.nodes:
+        if why := _effect(node):
+            return f"line {node.line}: {why}" if node.line else why
+    return ""
+
+
+def is_impure(node: Node) -> bool:
+    """Whether it is code of another language that may have effects of its own."""
+    return node.name in _FOREIGN and "pure = true" not in node.text
+
+
+def _effect(node: Node) -> str:
+    if node.name == "tt.print":
+        return "it prints"
+    if is_impure(node) and marker_of(node.op) is None:
+        return "assembly or a library's function may write anywhere"
+    makes_pointers = any(element_type(each.type).startswith(POINTERS) for each in node.results)
+    if makes_pointers and node.name in ("tt.int_to_ptr", "tt.load"):
+        return "it writes or reads where no argument points to"
+    return ""
+
 
 _POLLS: Final = re.compile(r"tt\.atomic_(cas|poll)$|amdg\.buffer_atomic_cas$|lock_(acquire|release)$")
 _NUMBERS: Final = ("i1", "i32", "i64", "index")

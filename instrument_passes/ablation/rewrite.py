@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from profscope.instrument_passes.ablation.addresses import replace_addresses
-from profscope.instrument_passes.ablation.condition import Conditions
-from profscope.instrument_passes.ablation.leave_out import leave_out
+from profscope.instrument_passes.ablation.leave_out import Conditions, leave_out
 from profscope.instrument_passes.analyses.graph import Graph, Node
 
 __all__ = ["CONTIGUOUS", "OFF", "RESIDENT", "rewrite"]

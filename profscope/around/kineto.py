@@ -4,7 +4,7 @@ Kineto asks CUPTI on a GPU, and torch's operators on the host. It is asked once 
 shapes, which would cost several times as much; its own Python objects for events are not made.
 
 torch says in a flag of its module that a profiler is on. While it is up, torch.compile tells the profiler of
-each of its launches, in Python, and those that are recorded go the long way (`launching/quick.py`). Kineto
+each of its launches, in Python, and those that are recorded go the long way. Kineto
 itself needs no flag, so it is down.
 """
 

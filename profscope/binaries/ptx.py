@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from profscope.emulator.ptx_parser import with_one_place
 
-__all__ = ["Frame", "Ptx", "embedded", "is_of", "read_ptx"]
+__all__ = ["Frame", "Ptx", "elf_sections", "embedded", "is_of", "read_ptx"]
 
 _LOC: Final = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?[^/]*(?://\s*(.*))?")
 _INLINED: Final = re.compile(r"\binlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
@@ -91,6 +91,23 @@ def read_ptx(text: str) -> Ptx:
     return Ptx(entry, _from_callers(chains, within, calls))
 
 
+def elf_sections(cubin: bytes) -> list[tuple[bytes, bytes]]:
+    """Names and contents of the sections of an ELF file of 64 bits; none of anything else."""
+    if cubin[:5] != b"\x7fELF\x02":
+        return []
+    try:
+        (table,) = struct.unpack_from("<Q", cubin, 0x28)
+        size, count, names_at = struct.unpack_from("<3H", cubin, 0x3A)
+        headers = [struct.unpack_from("<IIQQQQ", cubin, table + size * at) for at in range(count)]
+        names = headers[names_at][4]
+    except (struct.error, IndexError):
+        return []
+    return [
+        (cubin[names + name : cubin.find(b"\0", names + name)], cubin[offset : offset + length])
+        for name, _, _, _, offset, length in headers
+    ]
+
+
 def embedded(cubin: bytes) -> list[str] | None:
     """The lines of the PTX that a cubin was made of, as ptxas keeps them: without comments and line
     information.
@@ -98,18 +115,9 @@ def embedded(cubin: bytes) -> list[str] | None:
     None where the cubin has none. It is the section `.nv_debug_ptx_txt` of the ELF file; a line ends with a
     zero.
     """
-    if cubin[:5] != b"\x7fELF\x02" or len(cubin) < 64:
-        return None
-    try:
-        (start,) = struct.unpack_from("<Q", cubin, 0x28)
-        count, names_at = struct.unpack_from("<HH", cubin, 0x3C)
-        sections = [struct.unpack_from("<IIQQQQ", cubin, start + 64 * number) for number in range(count)]
-        names = cubin[sections[names_at][4] :]
-    except (struct.error, IndexError):
-        return None
-    for section in sections:
-        if names[section[0] :].split(b"\0", 1)[0] == b".nv_debug_ptx_txt":
-            return cubin[section[4] : section[4] + section[5]].decode(errors="replace").split("\0")
+    for name, content in elf_sections(cubin):
+        if name == b".nv_debug_ptx_txt":
+            return content.decode(errors="replace").split("\0")
     return None
 
 

@@ -8,9 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from profscope.commands.exec_calls import before_exec
-from profscope.commands.own_imports import OwnImports
-from profscope.commands.program import Program, parse, program_parser, without_ours
+from profscope.commands.program import OwnImports, Program, before_exec, parse, program_parser, without_ours
 from profscope.emulator import say_how
 from profscope.errors import run_command
 from profscope.installed import require

@@ -8,7 +8,6 @@ Needs no GPU, and no Triton except for --verify and --cost. `--help` has example
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import re
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from profscope.errors import exit_status, run_command
+from profscope.installed import version
 from profscope.instrument_passes import LEVELS, __version__
 from profscope.instrument_passes.cost import cost
 from profscope.instrument_passes.cost import render as render_cost
@@ -130,10 +130,7 @@ def _version(text: str) -> tuple[int, int]:
 
 def _installed_triton() -> tuple[int, int] | None:
     """Version of the Triton that is installed, read without importing it; None if there is none."""
-    try:
-        match = _VERSION.match(importlib.metadata.version("triton"))
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    match = _VERSION.match(version("triton") or "")
     return None if match is None else (int(match[1]), int(match[2]))
 
 

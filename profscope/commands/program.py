@@ -2,29 +2,35 @@
 
 It is `__main__`, with the `sys.argv` and the `sys.path[0]` that it would have, and it stays so until the
 interpreter's end: what it registers with atexit, its threads and the processes that it spawns find it there.
+`before_exec` tells when another program is about to replace it.
 """
 
 from __future__ import annotations
 
 import argparse
 import builtins
+import contextlib
+import functools
 import io
 import os
 import pkgutil
 import runpy
+import shlex
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
-from typing import Final
+from typing import Any, Final
 
-from profscope.commands.own_imports import OwnImports
 from profscope.errors import OptionError
 from profscope.version import __version__
 
-__all__ = ["Program", "parse", "program", "program_parser", "without_ours"]
+__all__ = ["OwnImports", "Program", "before_exec", "parse", "program", "program_parser", "without_ours"]
 
 LAUNCHERS: Final = (
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate",
@@ -34,7 +40,71 @@ LAUNCHERS: Final = (
 
 _TRACES: Final = (".pftrace", ".pftrace.gz", ".json", ".json.gz", ".parquet")
 _RUN_MODULE: Final[Callable[..., None]] = vars(runpy)["_run_module_as_main"]  # what `python -m` calls
+_SHARED: Final = frozenset(("torch", "triton"))
+"""Packages that the program and profscope must have in common."""
+_OPTIONAL: Final = frozenset(("bottleneck", "numexpr"))
+"""What pandas uses if there is such a module."""
 _OURS: Final = f"{Path(__file__).parents[1]}{os.sep}"
+
+
+class OwnImports:
+    """Modules that the program's folder has and profscope imports, too, such as a `secrets.py`: each of the
+    two gets its own, from `begin()` on.
+
+    In a block of `apart()` imports are profscope's, in all threads: otherwise the program's. Without such
+    modules nothing is done.
+    """
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._path: list[str] = []  # without the program's folder
+        self._others: dict[str, ModuleType] = {}  # profscope's modules, in a block the program's
+        self._blocks = 0
+        self._lock = threading.RLock()  # a signal's handler may begin a block
+
+    def begin(self, folder: str, path: list[str]) -> None:
+        """The program is about to begin, with `folder` before this path."""
+        sys.path[:] = [folder, *path]
+        theirs = {each.name for each in pkgutil.iter_modules([os.path.abspath(folder)])}
+        if theirs & _SHARED:
+            return  # an environment, of which we need all
+        self._path = [os.path.abspath(each) for each in path]
+        known = _OPTIONAL | {name for name in theirs if PathFinder.find_spec(name, self._path) is not None}
+        self._names = theirs & known
+        if self._names:
+            self._names -= _loaded_at_start()
+            self._others = _take(self._names)
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """In the body of a with statement imports are profscope's own."""
+        self._enter(1)
+        try:
+            yield
+        finally:
+            self._enter(-1)
+
+    def _enter(self, blocks: int) -> None:
+        """Begin a block, or end one: what is outside of all goes back to where it was."""
+        with self._lock:
+            was_inside, self._blocks = bool(self._blocks), self._blocks + blocks
+            if self._names and was_inside != bool(self._blocks):
+                others, self._others = self._others, _take(self._names)
+                sys.modules.update(others)
+                sys.path[:], self._path = self._path, sys.path[:]
+
+
+def _take(packages: set[str]) -> dict[str, ModuleType]:
+    """Remove modules, and those in them, from the loaded ones."""
+    names = [name for name in list(sys.modules) if name.partition(".")[0] in packages]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+def _loaded_at_start() -> set[str]:
+    """The modules that Python has loaded when a program begins."""
+    flags = vars(subprocess)["_args_from_interpreter_flags"]()
+    python = [sys.executable, *flags, "-c", "import runpy, sys; print(*sys.modules)"]
+    return set(subprocess.run(python, capture_output=True, text=True, check=True).stdout.split())
 
 
 @dataclass(frozen=True)
@@ -154,13 +224,15 @@ def program_parser(command: str, description: str, epilog: str) -> argparse.Argu
 def parse(
     parser: argparse.ArgumentParser, words: list[str], actions: Sequence[argparse.Action]
 ) -> tuple[argparse.Namespace, Program]:
-    """A command's flags, and the program. actions: of the flags that the command added.
+    """A command's flags, with their words as `flags`, and the program. actions: of the flags that the command
+    added.
 
     Ends the process at wrong usage; raises OptionError where there is no such script.
     """
     valued = {text for action in actions if action.nargs != 0 for text in action.option_strings}
     flags, how, rest = _split(words, valued)
     given = parser.parse_args(flags)
+    given.flags = flags
     if not rest or (not how and not rest[0]):
         parser.error("name a program: a script, -m module or -c code")
     return given, program(how, rest)
@@ -183,3 +255,29 @@ def _split(words: list[str], valued: set[str]) -> tuple[list[str], str, list[str
             return words[:at], "", words[at:]
         at += 2 if word in valued else 1
     return words, "", []
+
+
+_CALLS: Final = ("execv", "execve")  # which all others call
+_SHOWN: Final = 80  # characters of the command
+
+
+def before_exec(then: Callable[[str, str], None]) -> None:
+    """From now on `then` is called first, in this process and in no fork of it: with the name of the function
+    and with the command that replaces the program."""
+    own_pid = os.getpid()
+
+    def execute(
+        name: str, call: Callable[..., Any], path: Any, argv: Sequence[Any], *more: Any, **named: Any
+    ) -> Any:
+        if os.getpid() == own_pid and _is_executable(path):
+            command = shlex.join(os.fsdecode(word) for word in argv)
+            then(f"os.{name}()", command if len(command) <= _SHOWN else f"{command[:_SHOWN]}...")
+        return call(path, argv, *more, **named)
+
+    for name in _CALLS:
+        setattr(os, name, functools.partial(execute, name, getattr(os, name)))
+
+
+def _is_executable(path: Any) -> bool:
+    """os.execvp tries each folder of PATH."""
+    return os.path.isfile(path) and (isinstance(path, int) or os.access(path, os.X_OK))

@@ -15,10 +15,8 @@ from types import FrameType
 from typing import Any, Final
 
 from profscope.around.job import ranks
-from profscope.commands.exec_calls import before_exec
 from profscope.commands.output import Output
-from profscope.commands.own_imports import OwnImports
-from profscope.commands.program import Program, without_ours
+from profscope.commands.program import OwnImports, Program, before_exec, without_ours
 from profscope.compat.first_launch import FirstLaunch
 from profscope.compat.torch_parts import CppKernels, cpp_kernels, launched_from_cpp
 from profscope.emulator import say_how
@@ -28,12 +26,11 @@ from profscope.recording.open_sessions import OPEN
 from profscope.threads import daemon
 from profscope.viewer.flags import in_flags
 
-__all__ = ["Flushing", "RecordedRun"]
+__all__ = ["RecordedRun"]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)  # that end a process that does not handle them
 _WRITING_S: Final = 60.0  # a signal waits no longer for the trace to be written
-
-
+# What has been recorded is written again and again while the program runs.
 _FIRST_S: Final = 1.0
 _LONGER: Final = 1.2  # each pause than the one before,
 _LONGEST_S: Final = 10.0  # up to that
@@ -68,7 +65,8 @@ class RecordedRun:
         self._pid = os.getpid()
         self._session: Any = None
         self._first_launch = FirstLaunch(self._open)
-        self._flushing: Flushing | None = None
+        self._flushing: threading.Thread | None = None
+        self._closing = threading.Event()
         self._finished = False
         self._written_by = 0.0  # while it ends: until when signals wait, of time.monotonic()
         self._failed = False
@@ -133,24 +131,20 @@ class RecordedRun:
     def _open(self) -> Any:
         """The program is about to launch its first kernel. See `FirstLaunch`."""
         try:
-            from profscope.commands.run_session import RunSession
-            from profscope.dispatch.running import is_recording
+            with self._imports.apart():
+                from profscope.commands.run_session import RunSession
+                from profscope.dispatch.running import is_recording
 
-            if is_recording():
-                self._notes.append(
-                    "the program had opened its own session, which records instead of this run"
-                )
-                return None
-            self._session = RunSession(
-                self._options,
-                self._gave_way,
-                program=self._about(),
-            ).__enter__()
+                if is_recording():
+                    self._notes.append(
+                        "the program had opened its own session, which records instead of this run"
+                    )
+                    return None
+                self._session = RunSession(self._options, self._gave_way, program=self._about()).__enter__()
         except Exception as error:  # noqa: BLE001  the program's launch goes on
             self._fail(f"nothing is recorded: {_told(error)}")
             return None
-        self._flushing = Flushing(self._session, self._fail)
-        self._flushing.start()
+        self._flushing = daemon("flush", self._flush, self._session)
         return self._session.entered
 
     def _gave_way(self, why: str) -> None:
@@ -159,13 +153,30 @@ class RecordedRun:
         self._close()
 
     def _close(self) -> None:
-        if self._flushing is not None:
-            self._flushing.stop()
-            self._flushing = None
+        self._closing.set()
+        if self._flushing not in (None, threading.current_thread()):
+            self._flushing.join()  # it may be writing
         try:
             self._session.__exit__(None, None, None)
         except ProfscopeError as error:  # the disk is full, say: what was written before is there
             self._fail(str(error))
+
+    def _flush(self, session: Any) -> None:
+        """In a thread, until the session is about to end, or nothing can be written any more."""
+        from profscope.device.cuda_driver import allow_capture
+
+        allow_capture()
+        pause_s = _FIRST_S
+        while not self._closing.wait(pause_s):
+            begin_s = time.perf_counter()
+            try:
+                with self._imports.apart():
+                    session.flush_news()
+            except ProfscopeError as error:
+                self._fail(str(error))
+                return
+            took_s = time.perf_counter() - begin_s
+            pause_s = max(took_s / _SHARE, min(_LONGEST_S, pause_s * _LONGER))
 
     # The end
 
@@ -321,37 +332,3 @@ def _last_calls() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
-
-
-class Flushing:
-    """A thread. session: a RunSession; failed: told why, once nothing can be written any more."""
-
-    def __init__(self, session: Any, failed: Callable[[str], None]) -> None:
-        self._session = session
-        self._failed = failed
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        self._thread = daemon("flush", self._flush)
-
-    def stop(self) -> None:
-        """Waits for what is being written."""
-        self._stopped.set()
-        if self._thread not in (None, threading.current_thread()):
-            self._thread.join()
-
-    def _flush(self) -> None:
-        from profscope.device.cuda_driver import allow_capture
-
-        allow_capture()
-        pause_s = _FIRST_S
-        while not self._stopped.wait(pause_s):
-            begin_s = time.perf_counter()
-            try:
-                self._session.flush_news()
-            except ProfscopeError as error:
-                self._failed(str(error))
-                return
-            took_s = time.perf_counter() - begin_s
-            pause_s = max(took_s / _SHARE, min(_LONGEST_S, pause_s * _LONGER))

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, fields, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from profscope.around.job import JOB, rank, ranks
 from profscope.commands.output import FORMATS, Output, claim, free_for_ranks
-from profscope.commands.own_imports import OwnImports
-from profscope.commands.program import Program, parse, program_parser
+from profscope.commands.program import OwnImports, Program, parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
 from profscope.compat.patches import after_import
 from profscope.errors import OptionError, SessionError, run_command
@@ -34,7 +33,6 @@ __all__ = [
     "option_names",
     "ranks_recorded",
     "run_options",
-    "spelled",
 ]
 
 _EPILOG: Final = """\
@@ -80,7 +78,8 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
     if checked.backend == "gpu" and not _has_gpu():
         raise SessionError("--backend gpu: there is no GPU here; use --backend emulator")
     if chosen.is_launcher:
-        starts.append(lambda: _run_ranks(chosen, _flags(given, options)))
+        output = os.path.abspath(given.output or free_for_ranks())
+        starts.append(lambda: _run_ranks(chosen, [*given.flags, "-o", output]))
         return 0
     emulated = checked.backend == "emulator" or (checked.backend == "auto" and not _has_gpu_driver())
     if emulated and "evidence" not in options:
@@ -145,13 +144,6 @@ def _run_ranks(chosen: Program, flags: list[str]) -> None:
         chosen.run(OwnImports())
 
 
-def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
-    """What the same run is called with in each process of a job."""
-    flags = spelled(options)
-    flags += ["-o", os.path.abspath(given.output or free_for_ranks())]
-    return flags + ["-q"] * given.quiet
-
-
 def _choose_emulator(module: ModuleType) -> None:
     """Triton chooses the emulator in this process, but not in those that it starts."""
     module.EmulatorDriver.is_active = staticmethod(lambda: True)
@@ -214,7 +206,7 @@ def ranks_recorded(flags: Sequence[str]) -> Iterator[None]:
                 os.environ[_VARIABLE] = given
 
 
-# The options of a session that are flags of a command line, made from their one declaration.
+# The options of a session that are flags of a command line; what they do is said where they are declared.
 #
 # --ctas 64   --ctas 0,17   --no-evidence   --instrument heavy
 
@@ -222,25 +214,49 @@ def ranks_recorded(flags: Sequence[str]) -> Iterator[None]:
 RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0, "evidence": True}
 """What a whole program's session has by default where that is not what a session has."""
 
-_METAVARS: Final[Mapping[str, str]] = {
-    "kernels": "REGEX", "instrument": "LEVEL|PASSES", "backend": "auto|gpu|emulator",
-    "measure": "issue|latency",
-    "evidence": "LIST", "overhead_pct": "PERCENT",
-}  # fmt: skip
 
-_TAKES: Final[Mapping[str, str]] = {
-    "kernels": "a regular expression",
-    "instrument": "light, default, heavy, or passes, which `profscope opt --list` shows",
-    "measure": "issue or latency",
-    "ctas": "a number, 1 or more, or a list, such as 0,17",
-    "every": "a number, 1 or more",
-    "overhead_pct": "a percentage above 0, at most 100",
-    "evidence": "true, false, or a list of counts, samples, counters, counters:METRIC, records, experiments, "
-    "seconds:S",
-    "spool": "the path of a folder",
-    "backend": "auto, gpu or emulator",
+class _Value(NamedTuple):
+    """The text behind a flag. metavar: in its help. reads: makes a value of it, which `Options` checks;
+    raises ValueError. takes: what an error says that it accepts."""
+
+    metavar: str
+    reads: Callable[[str], Any]
+    takes: str
+
+
+def _numbers(text: str) -> int | list[int]:
+    return [int(part) for part in text.split(",") if part.strip()] if "," in text else int(text)
+
+
+def _passes(text: str) -> str | list[str]:
+    """A level is one word; a pipeline has dashes, commas or braces."""
+    return text if text.isidentifier() else [text]
+
+
+def _evidence(text: str) -> bool | list[str]:
+    words = [word.strip() for word in text.split(",")]
+    return {"true": True, "false": False}.get(text.lower(), words)
+
+
+_VALUES: Final[Mapping[str, _Value]] = {
+    "kernels": _Value("REGEX", str, "a regular expression"),
+    "instrument": _Value(
+        "LEVEL|PASSES", _passes, "light, default, heavy, or passes, which `profscope opt --list` shows"
+    ),
+    "measure": _Value("issue|latency", str, "issue or latency"),
+    "ctas": _Value("N,...", _numbers, "a number, 1 or more, or a list, such as 0,17"),
+    "every": _Value("N", int, "a number, 1 or more"),
+    "overhead_pct": _Value("PERCENT", float, "a percentage above 0, at most 100"),
+    "evidence": _Value(
+        "LIST",
+        _evidence,
+        "true, false, or a list of counts, samples, counters, counters:METRIC, records, experiments, "
+        "seconds:S",
+    ),
+    "spool": _Value("FOLDER", str, "the path of a folder"),
+    "backend": _Value("auto|gpu|emulator", str, "auto, gpu or emulator"),
 }
-"""What a flag accepts, as its error says it."""
+"""By option that is not just on or off."""
 
 
 def option_names() -> list[str]:
@@ -258,138 +274,41 @@ def add_flags(parser: argparse._ArgumentGroup) -> list[argparse.Action]:
     return [action for option in _options() for action in _add(parser, option)]
 
 
-def spelled(options: Mapping[str, Any]) -> list[str]:
-    """Flags that give these options."""
-    return [word for option in _options() if option.name in options for word in _spell(option, options)]
-
-
 def _options() -> list[Field[Any]]:
     return [option for option in fields(Options) if option.init and option.metadata["cli"] is not None]
 
 
-def _kinds(option: Field[Any]) -> frozenset[str]:
-    """The parts of an option's type, as its declaration spells them."""
-    return frozenset(str(option.type).split(" | "))
-
-
-def _flag(option: Field[Any]) -> str:
-    return "--" + option.name.replace("_", "-")
-
-
 def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argparse.Action]:
-    kinds = _kinds(option)
-    default = RUN_DEFAULTS.get(option.name, option.default)
-    says = option.metadata["cli"].replace("%", "%%")
-    flag, nothing = _flag(option), argparse.SUPPRESS
-    if kinds == {"bool"}:
-        yield parser.add_argument(flag, dest=option.name, default=nothing, action="store_true", help=says)
+    name, says = option.name, option.metadata["cli"].replace("%", "%%")
+    flag, nothing = name.replace("_", "-"), argparse.SUPPRESS
+    if name not in _VALUES:
+        yield parser.add_argument(f"--{flag}", dest=name, default=nothing, action="store_true", help=says)
         return
+    value, default = _VALUES[name], RUN_DEFAULTS.get(name, option.default)
     shown = str(default).lower() if isinstance(default, bool) else default
     about = f"{says} (default: {shown})" if default not in (None, "", False) else says
     yield parser.add_argument(
-        flag,
-        dest=option.name,
-        default=nothing,
-        type=_reader(option),
-        metavar=_metavar(kinds, option.name),
-        help=about,
+        f"--{flag}", dest=name, default=nothing, type=_reader(name), metavar=value.metavar, help=about
     )
     if default is True:
         yield parser.add_argument(
-            f"--no-{flag[2:]}",
-            dest=option.name,
-            default=nothing,
-            action="store_false",
-            help="no evidence",
+            f"--no-{flag}", dest=name, default=nothing, action="store_false", help="no evidence"
         )
 
 
-def _metavar(kinds: frozenset[str], name: str) -> str:
-    if name in _METAVARS:
-        return _METAVARS[name]
-    if "Sequence[int]" in kinds:
-        return "N,..."
-    if "int" in kinds:
-        return "N"
-    if "float" in kinds:
-        return "SECONDS" if name.endswith("_s") else "X"
-    return "FOLDER" if "Path" in kinds else "PASSES" if "Sequence[str]" in kinds else name.upper()
-
-
-def _reader(option: Field[Any]) -> Callable[[str], Any]:
-    """What reads the text behind a flag; `Options` checks what comes out of it."""
-    kinds = _kinds(option)
+def _reader(name: str) -> Callable[[str], Any]:
+    """What reads the text behind an option's flag."""
 
     def read(text: str) -> Any:
-        values = (reads(text) for kind, reads in _READERS if kind in kinds)
-        value = next((each for each in values if each is not None), None)
-        wrong = f"{text!r} is not {_TAKES[option.name]}"
-        if value is None:
-            raise argparse.ArgumentTypeError(wrong)
+        wrong = f"{text!r} is not {_VALUES[name].takes}"
         try:
-            Options(**{option.name: value})
+            value = _VALUES[name].reads(text)
+            Options(**{name: value})
         except OptionError as error:
             why = f": {error.__cause__}" if error.__cause__ else ""
             raise argparse.ArgumentTypeError(f"{wrong}{why}") from None
+        except ValueError:
+            raise argparse.ArgumentTypeError(wrong) from None
         return value
 
     return read
-
-
-def _numbers(text: str) -> list[int] | None:
-    parts = [part.strip() for part in text.split(",")]
-    return [int(part) for part in parts if part] if "," in text and _are_numbers(parts) else None
-
-
-def _are_numbers(parts: list[str]) -> bool:
-    return any(parts) and all(part.lstrip("-").isdecimal() for part in parts if part)
-
-
-def _int(text: str) -> int | None:
-    return int(text) if _are_numbers([text.strip()]) else None
-
-
-def _float(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _bool(text: str) -> bool | None:
-    return {"true": True, "false": False}.get(text.lower())
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")]
-
-
-def _passes(text: str) -> list[str] | None:
-    """A level is one word; a pipeline has dashes, commas or braces."""
-    return None if text.isidentifier() else [text]
-
-
-# By part of a type, the first that fits: text comes last, since all text is text.
-_READERS: Final[tuple[tuple[str, Callable[[str], Any]], ...]] = (
-    ("Sequence[int]", _numbers),
-    ("int", _int),
-    ("float", _float),
-    ("bool", _bool),
-    ("Mapping[str, float]", _words),
-    ("Sequence[str]", _passes),
-    ("str", str),
-)
-
-
-def _spell(option: Field[Any], options: Mapping[str, Any]) -> list[str]:
-    value = options[option.name]
-    if _kinds(option) == {"bool"}:
-        return [] if value is option.default else [_flag(option)]
-    if value is None:
-        return []
-    if isinstance(value, bool):
-        return [f"{_flag(option)}={str(value).lower()}"]
-    if isinstance(value, list | tuple):
-        text = ",".join(str(each) for each in value)
-        return [f"{_flag(option)}={text}{',' * (len(value) == 1 and isinstance(value[0], int))}"]
-    return [f"{_flag(option)}={value}"]

@@ -1,26 +1,31 @@
-"""Kernels compiled from an edited TTGIR module, and launched in place of the kernel that it was printed of.
+"""Kernels made of edited code: TTGIR, launched in place of the kernel that it was printed of, and PTX.
 
 Used of Triton 3.6 to 3.9: `triton.compile` of a file, and `CompiledKernel.src`, `metadata`, `_init_handles`,
-`packed_metadata` and `function`.
+`packed_metadata` and `function`; `get_ptxas`, and the options `enable_fp_fusion` and `ptx_options`
+in a kernel's metadata.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
+import subprocess
+import tempfile
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 
 from profscope.compat.compiling import options_given, unheard
-from profscope.compat.patches import patched_property
+from profscope.compat.kernels import Launcher, watched_binaries
 from profscope.errors import CompileError
 
-__all__ = ["Options", "build", "loaded", "options_of", "swapped"]
+__all__ = ["Assembly", "Options", "assembly_of", "build", "loaded", "options_of", "swapped"]
 
 
 class Options(NamedTuple):
@@ -65,13 +70,13 @@ def swapped(
 ) -> Iterator[Callable[[CompiledKernel | None], Any]]:
     """For the body of a with statement, what calls `launch`, which launches `bare`, and has this thread
     launch another kernel in its place; None: `bare` itself."""
-    original, thread = vars(CompiledKernel)["run"], threading.get_ident()
+    thread = threading.get_ident()
     current: CompiledKernel | None = None
 
-    def get(kernel: CompiledKernel) -> Any:
+    def swap(kernel: CompiledKernel, plain: Launcher) -> Launcher:
         other = current
         if kernel is not bare or other is None or threading.get_ident() != thread:
-            return original.__get__(kernel, CompiledKernel)
+            return plain
         launcher: Any = other._run
 
         def run(x: int, y: int, z: int, stream: int, _: Any, __: Any, *rest: Any) -> Any:
@@ -87,5 +92,55 @@ def swapped(
         finally:
             current = None
 
-    with patched_property(CompiledKernel, "run", get):
+    with watched_binaries(swap):
         yield launch_in_place
+
+
+_TARGET: Final = re.compile(r"^\.target\s+(sm_(\d+)\w*)", re.MULTILINE)
+_ERROR: Final = re.compile(r"\b(?:error|fatal)\b")  # not what it says of the speed
+_AROUND_BUGS: Final = "--regAllocOptLevel=2"  # of ptxas 13, as Triton has it from 3.7 on
+_LONGEST_S: Final = 60.0
+
+
+class Assembly:
+    """What a kernel's PTX is assembled with. Needs no Triton any more, so any thread can use it."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+
+    def cubin(self, ptx: str) -> bytes:
+        """Raises CompileError with what ptxas says; a crash, a compilation of more than a minute or a full
+        disk is one, too."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
+                source, binary = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+                source.write_text(ptx, encoding="utf-8")
+                done = subprocess.run(
+                    [*self._command, str(source), "-o", str(binary)],
+                    capture_output=True, text=True, timeout=_LONGEST_S, check=False,
+                )  # fmt: skip
+                if not done.returncode:
+                    return binary.read_bytes()
+        except subprocess.TimeoutExpired as error:
+            raise CompileError(f"ptxas took more than {_LONGEST_S:g} s") from error
+        except OSError as error:
+            raise CompileError(f"ptxas: {error}") from error
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        said = next((line for line in lines if _ERROR.search(line)), lines[0])
+        raise CompileError(f"ptxas ended with {done.returncode}: {said}")
+
+
+def assembly_of(kernel: CompiledKernel) -> Assembly:
+    """Raises CompileError for a kernel that has no PTX of a GPU, and if there is no ptxas."""
+    target = _TARGET.search(str(kernel.asm.get("ptx", "")))
+    if target is None:
+        raise CompileError("it has no PTX")
+    from triton.backends.nvidia.compiler import get_ptxas  # here, since a Triton for AMD alone has none
+
+    try:
+        ptxas = get_ptxas(int(target[2])).path
+    except RuntimeError as error:  # which is all that says so
+        raise CompileError(str(error)) from error
+    options = str(getattr(kernel.metadata, "ptx_options", None) or "").split()
+    fused = [] if getattr(kernel.metadata, "enable_fp_fusion", True) else ["--fmad=false"]
+    return Assembly([ptxas, *fused, _AROUND_BUGS, *options, f"--gpu-name={target[1]}"])

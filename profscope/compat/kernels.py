@@ -79,12 +79,15 @@ def watched_launches(wrap: Callable[[Launcher], Launcher]) -> contextlib.Abstrac
     return patched(KernelInterface, "__getitem__", watched)
 
 
-def watched_binaries(wrap: Callable[[Launcher], Launcher]) -> contextlib.AbstractContextManager[Any]:
-    """In the body of a with statement each fetch of `CompiledKernel.run` gets `wrap` of what it would get."""
+def watched_binaries(
+    wrap: Callable[[CompiledKernel, Launcher], Launcher],
+) -> contextlib.AbstractContextManager[Any]:
+    """In the body of a with statement each fetch of `CompiledKernel.run` gets `wrap` of the kernel and of
+    what it would get."""
     original = vars(CompiledKernel)["run"]
 
     def get(kernel: CompiledKernel) -> Launcher:
-        return wrap(original.__get__(kernel, CompiledKernel))
+        return wrap(kernel, original.__get__(kernel, CompiledKernel))
 
     return patched_property(CompiledKernel, "run", get)
 

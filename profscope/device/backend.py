@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from profscope.device.clocks import HostClocks
-from profscope.device.known_peaks import known_peaks
+from profscope.device.gpus import known_peaks
 from profscope.device.record_cost import record_cost
 from profscope.emulator.costs import COSTS, Cost
 from profscope.emulator.device import Device

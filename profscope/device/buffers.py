@@ -26,15 +26,7 @@ class Lane:
     path needs a lock for it; but who drains a filling takes the claims on it away.
     """
 
-    __slots__ = (
-        "claim",
-        "claimant",
-        "end",
-        "filling",
-        "launches",
-        "next",
-        "offset",
-    )
+    __slots__ = ("claim", "claimant", "end", "filling", "next", "offset")
 
     def __init__(self) -> None:
         self.filling: Filling | None = None

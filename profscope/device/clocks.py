@@ -120,7 +120,7 @@ def _answers(device: int) -> list[Answer]:
     stream = torch.cuda.Stream()
     shared = torch.zeros(_ROUNDS + 1, dtype=torch.int64, device="cpu").pin_memory()
     words = (ctypes.c_int64 * (_ROUNDS + 1)).from_address(shared.data_ptr())
-    module = cuda_driver.load_module(kernel_ptx())
+    module = cuda_driver.load_module(kernel_ptx().encode())
     answers = []
     try:
         cuda_driver.launch_warp(module, _NAME, ctypes.c_uint64(shared.data_ptr()), stream.cuda_stream)

@@ -14,8 +14,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, TypeVar
 
+from numpy.typing import NDArray
+
 __all__ = [
-    "allow_capture", "aside", "copy", "driver_threads", "launch_warp", "load_module", "unload_module", "zero",
+    "allow_capture", "aside", "copy", "driver_threads", "function_of", "launch_warp", "load_module",
+    "read_variable", "unload_module", "zero",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -23,6 +26,8 @@ T = TypeVar("T")
 # Unsigned integers of the driver's functions: CUdeviceptr, size_t and CUstream; and unsigned char.
 _WIDE: Final = ctypes.c_uint64
 _BYTE: Final = ctypes.c_ubyte
+_SHARED_WITHOUT_ASKING: Final = 48 << 10  # bytes of a CTA
+_DYNAMIC_SHARED: Final = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 @functools.cache
@@ -65,7 +70,7 @@ def zero(
     """Write zeros to `rows` times `size` bytes, one `step` bytes behind the other, on a stream. at_once: one
     with so little in it that no call waits for room there.
 
-    The memory is that of the current device. Raises RuntimeError with the driver's number of an error.
+    The memory is that of the current device. Raises RuntimeError with the driver's name of an error.
     """
     if not size * rows:
         return
@@ -88,11 +93,11 @@ def copy(to: int, source: int, size: int, stream: int) -> None:
         _check("cuMemcpyAsync", copied)
 
 
-def load_module(ptx: str) -> ctypes.c_void_p:
-    """A module assembled by the driver, in the current context. Raises RuntimeError as `zero` does."""
+def load_module(image: bytes) -> ctypes.c_void_p:
+    """A module of PTX, which the driver assembles, or of machine code, in the current context. Raises
+    RuntimeError as `zero` does."""
     module = ctypes.c_void_p()
-    image = ctypes.c_char_p(ptx.encode())
-    _check("cuModuleLoadData", _driver().cuModuleLoadData(ctypes.byref(module), image))
+    _check("cuModuleLoadData", _driver().cuModuleLoadData(ctypes.byref(module), ctypes.c_char_p(image)))
     return module
 
 
@@ -101,11 +106,29 @@ def unload_module(module: ctypes.c_void_p) -> None:
     _check("cuModuleUnload", _driver().cuModuleUnload(module))
 
 
-def launch_warp(module: ctypes.c_void_p, name: str, argument: ctypes.c_uint64, stream: int) -> None:
-    """Launch a module's kernel, which takes one argument, with one warp. Raises RuntimeError as `zero`."""
+def function_of(module: ctypes.c_void_p, name: str, shared_bytes: int = 0) -> ctypes.c_void_p:
+    """A module's kernel, which may take so much shared memory. Raises RuntimeError as `zero` does."""
     function = ctypes.c_void_p()
     found = _driver().cuModuleGetFunction(ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
     _check("cuModuleGetFunction", found)
+    if shared_bytes > _SHARED_WITHOUT_ASKING:
+        allowed = _driver().cuFuncSetAttribute(function, _DYNAMIC_SHARED, shared_bytes)
+        _check("cuFuncSetAttribute", allowed)
+    return function
+
+
+def read_variable(module: ctypes.c_void_p, name: str, into: NDArray[Any]) -> None:
+    """Copy a module's variable to the host, which waits for it. Raises RuntimeError as `zero` does."""
+    at, size = ctypes.c_void_p(), ctypes.c_size_t()
+    variable = ctypes.byref(at), ctypes.byref(size), module, ctypes.c_char_p(name.encode())
+    _check("cuModuleGetGlobal", _driver().cuModuleGetGlobal_v2(*variable))
+    target = into.ctypes.data_as(ctypes.c_void_p)
+    _check("cuMemcpyDtoH", _driver().cuMemcpyDtoH_v2(target, at, ctypes.c_size_t(into.nbytes)))
+
+
+def launch_warp(module: ctypes.c_void_p, name: str, argument: ctypes.c_uint64, stream: int) -> None:
+    """Launch a module's kernel, which takes one argument, with one warp. Raises RuntimeError as `zero`."""
+    function = function_of(module, name)
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
     one, none = ctypes.c_uint(1), ctypes.c_void_p()
     shape = one, one, one, ctypes.c_uint(32), one, one
@@ -114,5 +137,8 @@ def launch_warp(module: ctypes.c_void_p, name: str, argument: ctypes.c_uint64, s
 
 
 def _check(function: str, status: int) -> None:
-    if status:
-        raise RuntimeError(f"{function} failed with CUDA driver error {status}")
+    if not status:
+        return
+    name = ctypes.c_char_p()
+    _driver().cuGetErrorName(status, ctypes.byref(name))
+    raise RuntimeError(f"{function} says {(name.value or b'CUDA error').decode()} ({status})")

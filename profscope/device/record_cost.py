@@ -61,7 +61,7 @@ def _times(device: int) -> list[int]:
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         out = torch.zeros(_ROOM // 4, dtype=torch.int32, device="cuda")
-    module = cuda_driver.load_module(kernel_ptx())
+    module = cuda_driver.load_module(kernel_ptx().encode())
     try:
         address = ctypes.c_uint64(out.data_ptr())
         for _ in range(_LAUNCHES):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,15 +29,13 @@ from profscope.device.backend import Backend
 from profscope.dispatch.configurations import FIRST_ARGUMENT, STREAM, Binary, Configuration
 from profscope.evidence.cupti import SamplerError
 from profscope.evidence.driver import Driver
-from profscope.evidence.observer import CAPTURING
+from profscope.evidence.observer import CAPTURING, WaitBudget
 from profscope.evidence.subject import ExperimentedKernel, Subject, named
 from profscope.experiments.arguments import Arguments, bytes_reached, extents, why_not_seen
 from profscope.experiments.builds import Builds
-from profscope.experiments.launch_times import LaunchTimes, is_power_of_two
-from profscope.experiments.running import run
-from profscope.experiments.table import experiments_table
-from profscope.experiments.timing import LaunchTimer, PairTimer
-from profscope.instrument_passes.ablation.effects import outside_effect
+from profscope.experiments.running import experiments_table, run
+from profscope.experiments.timing import LaunchTimer, LaunchTimes, PairTimer, is_power_of_two
+from profscope.instrument_passes.ablation.protected import outside_effect
 from profscope.instrument_passes.analyses.graph import Graph
 from profscope.instrument_passes.ir.parser import parse
 from profscope.recording.diagnostics import number_of_launches, reason
@@ -85,13 +82,13 @@ class _Known:
 
 
 class Experimenting:
-    """Of a session. Thread-safe. gpu: the driver of the machine, None on the emulator. added_s: how long the
-    program has waited."""
+    """Of a session. Thread-safe. gpu: the driver of the machine, None on the emulator. budget: of the time
+    that the program waits."""
 
-    def __init__(self, machine: Backend, gpu: Driver | None) -> None:
-        self.added_s = 0.0
+    def __init__(self, machine: Backend, gpu: Driver | None, budget: WaitBudget) -> None:
         self._machine = machine
         self._gpu = gpu
+        self._budget = budget
         self._timer = LaunchTimer(machine)
         self._known: dict[Configuration, _Known] = {}
         self._skipped: Counter[str] = Counter()  # why launches that were due had no experiments
@@ -104,7 +101,9 @@ class Experimenting:
     def is_done(self, configuration: Configuration) -> bool:
         """Whether no launch of the configuration is needed any more."""
         known = self._known.get(configuration)
-        return os.getpid() != self._pid or (known is not None and known.is_done)
+        if not self._budget.left_s or os.getpid() != self._pid:
+            return True
+        return known is not None and known.is_done
 
     def is_due(self, configuration: Configuration, subject: Subject) -> bool:
         """Whether the next launch of the configuration should be timed, or experiments go before it."""
@@ -121,34 +120,37 @@ class Experimenting:
         configuration: Configuration,
         bare: Binary,
         arguments: tuple[Any, ...],
-        left_s: float,
         release: Callable[[], None],
     ) -> bool:
         """Time a launch that is due, or make experiments and leave the launch to who asks. Whether it was
         launched.
 
-        arguments: of Triton's launchers. left_s: so long the program may wait. release: takes instruments off
-        the GPU, which is idle, since they slow launches down.
+        arguments: of Triton's launchers. release: takes instruments off the GPU, which is idle, since they
+        slow launches down.
         """
         if not self._lock.acquire(blocking=False):
             return False
-        known, begun = self._known[configuration], time.perf_counter()
         try:
-            given = named(bare.kernel.src.signature, arguments[FIRST_ARGUMENT:])
-            known.why = self._why_never(known.subject, bare, given)
-            if known.why:
-                return False
-            if why := self._why_not_now(arguments[STREAM]):
-                self.skip(why)
-                return False
-            release()
-            if not known.total:
-                return self._time(known, bare, arguments)
-            self._experiment(known, bare.kernel, arguments, given, min(left_s, _LONGEST_S))
-            return False
+            with self._budget.waiting():
+                return self._launched(self._known[configuration], bare, arguments, release)
         finally:
-            self.added_s += time.perf_counter() - begun
             self._lock.release()
+
+    def _launched(
+        self, known: _Known, bare: Binary, arguments: tuple[Any, ...], release: Callable[[], None]
+    ) -> bool:
+        given = named(bare.kernel.src.signature, arguments[FIRST_ARGUMENT:])
+        known.why = self._why_never(known.subject, bare, given)
+        if known.why:
+            return False
+        if why := self._why_not_now(arguments[STREAM]):
+            self.skip(why)
+            return False
+        release()
+        if not known.total:
+            return self._time(known, bare, arguments)
+        self._experiment(known, bare.kernel, arguments, given)
+        return False
 
     def skip(self, why: str) -> None:
         """A launch that may have been due goes on without experiments."""
@@ -165,15 +167,15 @@ class Experimenting:
             made[each.subject.kernel] += each.made
         return made
 
-    def notes(self, spent_s: float | None) -> Iterator[str]:
-        """What there is no experiment with, and why. spent_s: the program may wait no more, and this is how
-        long it might."""
+    def notes(self) -> Iterator[str]:
+        """What there is no experiment with, and why."""
         for each in list(self._known.values()):
             if each.why:
                 yield f"{each.subject.kernel}: no experiments: {each.why}"
         left = [each.subject.kernel for each in list(self._known.values()) if not each.is_done]
-        if spent_s is not None and left:
-            yield f"no experiments, since {spent_s:g} s are spent: {', '.join(sorted(set(left)))}"
+        if left and not self._budget.left_s:
+            spent = f"{self._budget.seconds:g} s are spent"
+            yield f"no experiments, since {spent}: {', '.join(sorted(set(left)))}"
         for why, count in self._skipped.items():
             yield f"{number_of_launches(count)} went on without experiments: {why}"
 
@@ -181,8 +183,6 @@ class Experimenting:
         """The session has ended. In a forked process it does nothing."""
         if os.getpid() == self._pid:
             self._opened.close()
-            if self._gpu is not None:
-                self._gpu.close()
 
     def _is_biggest(self, known: _Known) -> bool:
         """Whether no other configuration that is not done has taken more time."""
@@ -229,11 +229,10 @@ class Experimenting:
         bare: CompiledKernel,
         arguments: tuple[Any, ...],
         given: Mapping[str, Any],
-        limit_s: float,
     ) -> None:
         """Keep the results of all experiments, or why there are none."""
         x, y, z, stream = arguments[: STREAM + 1]
-        values = arguments[FIRST_ARGUMENT:]
+        values, limit_s = arguments[FIRST_ARGUMENT:], min(self._budget.left_s, _LONGEST_S)
 
         def launch(edited: CompiledKernel | None) -> None:
             kernel = edited or bare

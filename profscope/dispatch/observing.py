@@ -12,9 +12,9 @@ import contextlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from profscope.binaries.spinning import may_wait
 from profscope.compat.compiling import recompile
@@ -24,11 +24,11 @@ from profscope.compat.triton_parts import CompiledKernel, driver
 from profscope.device.backend import Backend
 from profscope.device.graphs import Graphs
 from profscope.dispatch.configurations import FIRST_ARGUMENT, STREAM, Binary, Configuration
+from profscope.dispatch.experimenting import Experimenting
 from profscope.dispatch.own_counts import OwnCounts
-from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
+from profscope.evidence.cupti import EMULATED, EVENTS, HAS_SAMPLED, NOT_NVIDIA, SamplerError, several_ranks
 from profscope.evidence.driver import Driver
-from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
-from profscope.evidence.obstacles import EMULATED, EVENTS, NOT_NVIDIA, several_ranks
+from profscope.evidence.observer import CAPTURING, Observer, WaitBudget, open_witnesses
 from profscope.evidence.subject import (
     ExperimentedKernel,
     SampledLaunch,
@@ -37,17 +37,14 @@ from profscope.evidence.subject import (
     of_configurations,
     tensor_bytes,
 )
+from profscope.evidence.tables import Evidence, evidence
 from profscope.options import Options
 from profscope.recording.builds import ptx_of
 from profscope.recording.diagnostics import number_of_launches, reason
 from profscope.recording.recorded_launches import RecordedLaunches
 
-if TYPE_CHECKING:
-    from profscope.dispatch.experimenting import Experimenting
-    from profscope.evidence.tables import Evidence
-
 __all__ = [
-    "Observing", "driver_here", "experimenting_here", "instruments", "machine_here", "proton_has_sampled",
+    "Observing", "gpu_here", "instruments", "occupied_here", "proton_has_sampled",
 ]  # fmt: skip
 
 _INSTRUMENTS: Final = ("counts", "samples", "counters")
@@ -80,10 +77,9 @@ class _Observed:
 class Observing:
     """Installed for the length of a session.
 
-    machine: the GPU, or why nothing can be observed. graphs: None if there are none. driver: of a GPU whose
-    kernels can count by themselves, None if there is none. They do if `evidence=` names records, and where
-    counts are asked for and refused. experimenting: None if no experiments are asked for; or why none can be
-    made.
+    graphs: None if there are none. machine: that runs the launches. gpu: its driver, or why it cannot be
+    asked. Kernels count by themselves if `evidence=` names records, and where counts are asked for and
+    refused.
     """
 
     def __init__(
@@ -91,33 +87,44 @@ class Observing:
         options: Options,
         launches: RecordedLaunches,
         graphs: Graphs | None,
-        machine: Driver | str,
-        driver: Driver | None = None,
-        experimenting: Experimenting | str | None = None,
+        machine: Backend,
+        gpu: Driver | str,
     ) -> None:
         which, (asked, metrics, seconds) = instruments(options), options.evidence_asked
         self._asked = bool(asked)
-        self._seconds = seconds
-        self._experimenting = None if isinstance(experimenting, str) else experimenting
-        self._no_experiments = experimenting if isinstance(experimenting, str) else ""
         self._metrics = metrics
-        self._why = machine if isinstance(machine, str) else ""
+        self._gpu = None if isinstance(gpu, str) else gpu
+        self._budget = WaitBudget(seconds)
         self._launches = launches
         self.graphs = graphs
         self._observed: dict[Configuration, _Observed] = {}
         self._lock = threading.Lock()
         self._tables: tuple[tuple[int, ...], Evidence] | None = None  # of so many results
-        self._observer: Observer | None = None
         self._counts_asked, self._records_asked = "counts" in asked, "records" in asked
+        occupied = occupied_here(options)
+        self._why = (gpu if isinstance(gpu, str) else occupied) if which else ""
+        self._observer = self._opened(which) if which and not self._why else None
         self._own = None
-        if driver is not None and (self._counts_asked or self._records_asked):
-            self._own = OwnCounts(driver, seconds)
-        if not isinstance(machine, str) and which:
-            proton = proton_has_sampled() if "samples" in which else ""
-            own = [each for each in which if not proton or each != "samples"]
-            self._observer = Observer(machine, open_witnesses(own, metrics, self._reload), seconds)
-            if proton:
-                self._observer.turn_off("samples", proton)
+        if self._gpu is not None and (self._counts_asked or self._records_asked):
+            self._own = OwnCounts(self._gpu, self._budget)
+        self._no_experiments, self._experimenting = "", None
+        if _EXPERIMENTS in asked:
+            on_gpu = machine.emulated is None
+            unknown = gpu if on_gpu and isinstance(gpu, str) else ""
+            self._no_experiments = unknown or (_EVENTS_RECORD if options.events else occupied)
+            if not self._no_experiments:
+                self._experimenting = Experimenting(machine, self._gpu if on_gpu else None, self._budget)
+        self._pid = os.getpid()
+
+    def _opened(self, which: Sequence[str]) -> Observer:
+        """Of these witnesses, without samples if Proton has sampled."""
+        assert self._gpu is not None
+        proton = proton_has_sampled() if "samples" in which else ""
+        own = [each for each in which if not proton or each != "samples"]
+        observer = Observer(self._gpu, open_witnesses(own, self._metrics, self._reload), self._budget)
+        if proton:
+            observer.turn_off("samples", proton)
+        return observer
 
     @property
     def observes(self) -> bool:
@@ -159,6 +166,8 @@ class Observing:
         for part in (self._own, self._experimenting, self._observer):
             if part is not None:
                 part.close()
+        if self._gpu is not None and os.getpid() == self._pid:
+            self._gpu.close()
 
     def is_done(self, configuration: Configuration) -> bool:
         """Whether no launch of the configuration need be observed any more."""
@@ -192,20 +201,7 @@ class Observing:
 
     def _is_experimented(self, configuration: Configuration) -> bool:
         """Whether it needs no experiments."""
-        own = self._experimenting
-        return own is None or self._left_s <= 0 or own.is_done(configuration)
-
-    @property
-    def _added_s(self) -> float:
-        """How long the program has waited for evidence."""
-        return sum(
-            each.added_s for each in (self._observer, self._own, self._experimenting) if each is not None
-        )
-
-    @property
-    def _left_s(self) -> float:
-        """How long it may still wait."""
-        return self._seconds - self._added_s
+        return self._experimenting is None or self._experimenting.is_done(configuration)
 
     @property
     def _counts_refused(self) -> str:
@@ -238,7 +234,7 @@ class Observing:
             own = self._experimenting
             if own is None or not own.is_due(configuration, observed.subject):
                 return False
-            return own.launch(configuration, bare, arguments, self._left_s, self._release)
+            return own.launch(configuration, bare, arguments, self._release)
         with self._lock:
             if observed.grid != arguments[:STREAM]:
                 observed.others += 1
@@ -290,8 +286,6 @@ class Observing:
 
     def tables(self) -> Evidence | None:
         """What there is so far; None if that is nothing."""
-        from profscope.evidence.tables import evidence  # here, since pandas takes its time
-
         observer, own = self._observer, self._own
         counts = [] if observer is None else observer.counts()
         counts += [] if own is None else own.results()
@@ -320,7 +314,7 @@ class Observing:
             kernels.setdefault(name, Counter())[_EXPERIMENTS] += made
         by_kernel = {name: dict(launches) for name, launches in sorted(kernels.items()) if launches}
         missing = [*self._not_measured(), *self._changes(), *self._too_few()]
-        entry = {"kernels": by_kernel, "added_s": round(self._added_s, 3), "not_measured": missing}
+        entry = {"kernels": by_kernel, "added_s": round(self._budget.spent_s, 3), "not_measured": missing}
         entry["tensors"] = of_configurations(
             {"kernel": each.subject.kernel, "key": each.subject.key, "bytes": each.tensors}
             for each in list(self._observed.values())
@@ -342,7 +336,7 @@ class Observing:
         if self._no_experiments:
             yield f"no experiments: {self._no_experiments}"
         if self._experimenting is not None:
-            yield from self._experimenting.notes(self._seconds if self._left_s <= 0 else None)
+            yield from self._experimenting.notes()
 
     def _changes(self) -> Iterator[str]:
         for observed in list(self._observed.values()):
@@ -399,52 +393,23 @@ def instruments(options: Options) -> list[str]:
     return [each for each in options.evidence_asked.witnesses if each in _INSTRUMENTS]
 
 
-def driver_here(machine: Backend, options: Options) -> Driver | None:
-    """That of a GPU whose kernels can count by themselves, if a session asks for evidence."""
-    if not options.evidence_asked.witnesses or machine.device_type != "cuda":
-        return None
-    if driver.active.get_current_target().backend != "cuda":
-        return None
-    try:
-        return Driver()
-    except SamplerError:  # which `machine_here` tells
-        return None
-
-
-def machine_here(machine: Backend, options: Options) -> Driver | str:
-    """The GPU of a session that asks for evidence from it, or why nothing can be observed."""
-    if not instruments(options):
+def gpu_here(machine: Backend, options: Options) -> Driver | str:
+    """The NVIDIA GPU of a session that asks for evidence; else why it has none, "" if it asks for none."""
+    if not options.evidence_asked.witnesses:
         return ""
     if machine.device_type != "cuda":
         return EMULATED
     if driver.active.get_current_target().backend != "cuda":
         return NOT_NVIDIA
-    if options.events:
-        return EVENTS
-    if why := several_ranks(os.environ):
-        return why
     try:
         return Driver()
     except SamplerError as error:
         return str(error)
 
 
-def experimenting_here(
-    machine: Backend, options: Options, driver: Driver | None
-) -> Experimenting | str | None:
-    """What makes the experiments of a session; None if it asks for none, or why there can be none. driver: of
-    the GPU."""
-    if _EXPERIMENTS not in options.evidence_asked.witnesses:
-        return None
-    if machine.emulated is None and driver is None:
-        return NOT_NVIDIA
-    if options.events:
-        return _EVENTS_RECORD
-    if why := several_ranks(os.environ):
-        return why
-    from profscope.dispatch.experimenting import Experimenting  # here, since pandas takes its time
-
-    return Experimenting(machine, driver)
+def occupied_here(options: Options) -> str:
+    """Why no launch of a session may be observed, whatever the GPU; "" if it may."""
+    return EVENTS if options.events else several_ranks(os.environ)
 
 
 def proton_has_sampled(maps: str | None = None) -> str:

@@ -1,6 +1,6 @@
 """One launch of each configuration counts what it executes, in place of a bare one: no permission is needed.
 
-The PTX of the bare binary gets code that counts (`evidence.own_counts`), ptxas assembles it, and Triton's
+The PTX of the bare binary gets code that counts (`evidence.counting_ptx`), ptxas assembles it, and Triton's
 launcher of the bare kernel launches it. Nothing waits for that launch; its counts are read when they are
 asked for.
 
@@ -10,27 +10,29 @@ another one, kernels are loaded only while nothing runs.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as LateError
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from profscope.binaries.rows import instructions_of, reached_blocks
 from profscope.binaries.spinning import may_wait
-from profscope.compat.assembling import assembly_of
+from profscope.compat.edited import assembly_of
 from profscope.compat.kernels import load
+from profscope.device import cuda_driver
 from profscope.dispatch.configurations import Binary
 from profscope.errors import CompileError, ToolchainError
+from profscope.evidence.counted_words import counts_of
+from profscope.evidence.counting_ptx import COPIES, WORDS, CountingPtx, counting_ptx
 from profscope.evidence.cupti import SamplerError
 from profscope.evidence.driver import Driver
-from profscope.evidence.own_counts.counting_ptx import CountingPtx, counting_ptx
-from profscope.evidence.own_counts.loaded import LoadedKernel
-from profscope.evidence.own_counts.reading import counts_of
+from profscope.evidence.observer import WaitBudget
 from profscope.evidence.subject import CountedLaunch, Subject
 from profscope.threads import WorkerPool
 
@@ -42,6 +44,28 @@ _CTAS: Final = 64
 _READ_LIMIT_S: Final = 5.0
 _IDLE_LIMIT_S: Final = 0.1
 _STREAM, _FUNCTION, _ABOUT = 3, 4, 6  # among the arguments of Triton's launchers
+
+
+class LoadedKernel:
+    """A counting kernel in the GPU's memory, in the current context. function: its handle, for launchers.
+    Raises RuntimeError with what the driver says, as its methods do.
+
+    shared_bytes: of a CTA. words: of one copy of the counts.
+    """
+
+    def __init__(self, cubin: bytes, name: str, shared_bytes: int, words: int) -> None:
+        self._words = np.zeros(COPIES * words, np.uint64)
+        self._module = cuda_driver.load_module(cubin)
+        self.function = cuda_driver.function_of(self._module, name, shared_bytes).value or 0
+
+    def words(self) -> NDArray[np.uint64]:
+        """The counts of the launches so far, which have ended."""
+        cuda_driver.read_variable(self._module, WORDS, self._words)
+        return self._words
+
+    def unload(self) -> None:
+        """Give its memory back. Not while it runs."""
+        cuda_driver.unload_module(self._module)
 
 
 @dataclass(eq=False)
@@ -65,13 +89,11 @@ class _Counting:
 
 
 class OwnCounts:
-    """seconds: that all of it may keep the program waiting; behind these, kernels are built while the program
-    goes on. added_s: how long it has waited. launches: that counted, by subject. Thread-safe."""
+    """budget: once it is spent, kernels are built while the program goes on. Thread-safe."""
 
-    def __init__(self, driver: Driver, seconds: float) -> None:
-        self.added_s = 0.0
+    def __init__(self, driver: Driver, budget: WaitBudget) -> None:
         self._driver = driver
-        self._seconds = seconds
+        self._budget = budget
         self._pool = WorkerPool(_BUILDERS, "profscope-counting")
         self._counting: dict[Subject, _Counting] = {}
         self._loading, self._reading = threading.Lock(), threading.Lock()
@@ -85,7 +107,7 @@ class OwnCounts:
     def launch(self, subject: Subject, bare: Binary, arguments: tuple[Any, ...]) -> bool:
         """Launch the counting kernel with the arguments of Triton's launchers; False if that cannot be, or
         not yet, and then nothing was launched. Raises what the launch does."""
-        with self._timed():
+        with self._budget.waiting():
             known = self._prepared(subject, bare, arguments)
         if known is None:
             return False
@@ -138,7 +160,7 @@ class OwnCounts:
         if known.is_over:
             return None
         try:
-            cubin = known.built.result(self._left_s)
+            cubin = known.built.result(self._budget.left_s)
             with self._loading:
                 if known.is_over or not self._may_load(arguments[_STREAM]):
                     return None
@@ -148,19 +170,15 @@ class OwnCounts:
                 )
         except (LateError, CancelledError):
             return None
-        except (CompileError, SamplerError) as error:
+        except (SamplerError, RuntimeError) as error:
             known.why = str(error)
             return None
         return known
 
-    @property
-    def _left_s(self) -> float:
-        return max(0.0, self._seconds - self.added_s)
-
     def _may_load(self, stream: int) -> bool:
         if self._driver.capturing(stream):
             return False
-        return not self._may_wait or self._driver.idle(min(_IDLE_LIMIT_S, self._left_s))
+        return not self._may_wait or self._driver.idle(min(_IDLE_LIMIT_S, self._budget.left_s))
 
     def _begin(self, subject: Subject, bare: Binary, grid: tuple[int, ...]) -> _Counting:
         self._may_wait |= may_wait(subject.ptx)
@@ -188,7 +206,7 @@ class OwnCounts:
                 loaded.unload()
             instructions = instructions_of(subject.cubin, subject.ptx)
             blocks = reached_blocks(subject.cubin)
-        except (SamplerError, ToolchainError) as error:
+        except (SamplerError, ToolchainError, RuntimeError) as error:
             each.why, each.loaded = str(error), None
             return
         if not words.any():
@@ -197,16 +215,8 @@ class OwnCounts:
             each.why = "its binary has no line table"
         else:
             pcs, counts = counts_of(each.code, words, instructions.rows, blocks, each.scale)
-            each.result = CountedLaunch(subject, pcs, counts, 1)
+            each.result = CountedLaunch(subject, pcs, counts)
         each.loaded = None
-
-    @contextlib.contextmanager
-    def _timed(self) -> Iterator[None]:
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.added_s += time.perf_counter() - begun
 
 
 def stride(x: int, y: int, z: int) -> int:

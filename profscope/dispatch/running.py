@@ -31,7 +31,7 @@ from profscope.dispatch.build_aside import BuildAside
 from profscope.dispatch.dispatcher import Dispatcher
 from profscope.dispatch.emulated_counts import EmulatedCounts
 from profscope.dispatch.inductor import InductorLaunches
-from profscope.dispatch.observing import Observing, driver_here, experimenting_here, machine_here
+from profscope.dispatch.observing import Observing, gpu_here
 from profscope.dispatch.policy import Policy
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.errors import SessionError
@@ -62,11 +62,7 @@ class Running:
         self.metadata = _describe(options, machine.metadata()) | dict(more)
         self.recorder = Recorder(options, machine, self.metadata)
         launches, graphs = self.recorder.launches, self.recorder.graphs
-        driver = driver_here(machine, options)
-        experimenting = experimenting_here(machine, options, driver)
-        self.observing = Observing(
-            options, launches, graphs, machine_here(machine, options), driver, experimenting
-        )
+        self.observing = Observing(options, launches, graphs, machine, gpu_here(machine, options))
         opened.callback(self.observing.close)
         self.budget = budget_here(options, machine)
         pairs = pairs_timed(options.baseline, self.budget)

@@ -89,7 +89,7 @@ class Counts(Witness):
         values = [own[subject.function, pc] for pc in pcs]
         callees = sum(each["executed"] for (function, _), each in own.items() if function != subject.function)
         table = {name: np.array([each[name] for each in values], np.int64) for name in COUNTS}
-        self.results.append(CountedLaunch(subject, np.array(pcs, np.int64), table, 1, callees))
+        self.results.append(CountedLaunch(subject, np.array(pcs, np.int64), table, callees))
 
     def abandon(self) -> None:
         """Take the patched code out; what was counted and not kept is lost."""

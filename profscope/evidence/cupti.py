@@ -1,4 +1,4 @@
-"""The CUPTI library of this process, and its calls for PC sampling, instruction counts and counters.
+"""The CUPTI library of this process: calls for PC sampling, instruction counts and counters; why it has none.
 
 In its continuous mode CUPTI 13 stands still for ever where one thread opens, starts, stops or closes the
 sampler while another one launches (seen on an H200: each waits for a lock that the other one has). So these
@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import re
 import sys
 import threading
 import time
@@ -19,13 +20,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from profscope.around.job import ranks
+from profscope.compat.torch_parts import mapped_files
 from profscope.errors import ProfscopeError
 from profscope.evidence.structures import STRUCTURES, CubinCrc
 
 __all__ = [
     "ADVICE",
+    "EMULATED",
+    "EVENTS",
     "FORBIDDEN",
     "HAS_SAMPLED",
+    "NOT_NVIDIA",
     "OVERFLOW",
     "TOOL_VARIABLES",
     "WAITER",
@@ -36,10 +42,14 @@ __all__ = [
     "bytes_for",
     "check",
     "cubin_crc",
+    "has_sys_admin",
     "injected_tool",
+    "is_for_administrators",
     "library_path",
     "names_for",
+    "occupied_by",
     "other_profiler",
+    "several_ranks",
 ]
 
 # Libraries that a tool puts into the process, and the variables that it sets for them.
@@ -96,14 +106,9 @@ class SamplerError(ProfscopeError):
 def library_path(maps: str | None = None) -> Path:
     """Where CUPTI is: the one that is loaded (torch's), which sees this process's kernels; else Triton's.
 
-    maps: what /proc/self/maps says. Raises SamplerError if there is none.
+    maps: as of `mapped_files`. Raises SamplerError if there is none.
     """
-    if maps is None:
-        try:
-            maps = Path("/proc/self/maps").read_text()
-        except OSError as error:
-            raise SamplerError(str(error)) from error
-    for line in maps.splitlines():
+    for line in (mapped_files() if maps is None else maps).splitlines():
         if "/libcupti.so" in line:
             return Path(line.split(maxsplit=5)[-1])
     spec = importlib.util.find_spec("triton")
@@ -240,13 +245,9 @@ def bytes_for(size: int) -> Any:
 def injected_tool(maps: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
     """The profiler or checker that was started around this process; "" if there is none.
 
-    maps: the text of /proc/self/maps.
+    maps: as of `mapped_files`.
     """
-    if maps is None:
-        try:
-            maps = Path("/proc/self/maps").read_text()
-        except OSError:
-            maps = ""
+    maps = mapped_files() if maps is None else maps
     found = [tool for library, tool in _TOOL_LIBRARIES.items() if f"/{library}" in maps]
     found += [tool for variable, tool in TOOL_VARIABLES.items() if environ.get(variable)]
     return found[0] if found else ""
@@ -260,4 +261,48 @@ def other_profiler(modules: Mapping[str, Any] = sys.modules) -> str:
     proton = modules.get("triton.profiler.flags")
     if getattr(getattr(proton, "flags", None), "profiling_on", False):
         return "Proton"
+    return ""
+
+
+EMULATED: Final = "the emulator has no hardware to ask"
+NOT_NVIDIA: Final = "only NVIDIA's GPUs are asked, through CUPTI"
+EVENTS: Final = "events=True has CUPTI to itself"
+
+_PARAMETERS: Final = Path("/proc/driver/nvidia/params")
+_STATUS: Final = Path("/proc/self/status")
+_ADMINISTRATORS_ONLY: Final = re.compile(r"^RmProfilingAdminOnly: (\d+)$", re.MULTILINE)
+_CAPABILITIES: Final = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
+_SYS_ADMIN: Final = 21  # the bit of CAP_SYS_ADMIN
+
+
+def several_ranks(environment: Mapping[str, str]) -> str:
+    """Why nothing is observed if the process is one of several ranks; "" if it is not."""
+    if (ranks(environment) or 1) > 1:
+        return "this is one of several ranks, whose kernels wait for one another"
+    return ""
+
+
+def occupied_by(tool: str) -> str:
+    """Why nothing is observed under a profiler or checker."""
+    return f"{tool} has CUPTI to itself; run without it"
+
+
+def is_for_administrators(parameters: str | None = None) -> bool | None:
+    """Whether NVIDIA's driver gives counters to administrators only; None if unknown.
+
+    parameters: the text of /proc/driver/nvidia/params, which containers may not have.
+    """
+    found = _ADMINISTRATORS_ONLY.search(_text(_PARAMETERS) if parameters is None else parameters)
+    return None if found is None else found[1] != "0"
+
+
+def has_sys_admin(status: str | None = None) -> bool:
+    """Whether this process is an administrator for the driver. status: the text of /proc/self/status."""
+    found = _CAPABILITIES.search(_text(_STATUS) if status is None else status)
+    return found is not None and bool(int(found[1], 16) >> _SYS_ADMIN & 1)
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text()
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -24,14 +25,15 @@ _BUS_ID_BYTES: Final = 32
 
 
 class Driver:
-    """The driver of this process. Raises SamplerError if there is none."""
+    """The driver of this process. Thread-safe. Raises SamplerError if there is none."""
 
     def __init__(self) -> None:
         try:
             self._driver: Any = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
             raise SamplerError(str(error)) from error
-        self._waiters: dict[int, _Waiter] = {}
+        self._waiters: dict[int, _Waiter] = {}  # by context
+        self._lock = threading.Lock()
         self._nvml: Any = None
         self._handles: dict[int, ctypes.c_void_p] = {}  # by device: NVML's
 
@@ -60,8 +62,9 @@ class Driver:
         """Whether all that the context holds ends within seconds, for which it waits; raises SamplerError if
         the device has faulted. Not while someone captures a CUDA graph."""
         context = self.context()
-        if context not in self._waiters:
-            self._waiters[context] = _Waiter(self._driver, context)
+        with self._lock:
+            if context not in self._waiters:
+                self._waiters[context] = _Waiter(self._driver, context)
         return self._waiters[context].idle(limit_s)
 
     def close(self) -> None:
@@ -127,10 +130,20 @@ class _Waiter:
         self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False: nothing more
         self._answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._waiting = False  # for an answer that has been asked for
+        self._lock = threading.Lock()  # of those who ask
         daemon(WAITER, self._run)
 
     def idle(self, limit_s: float) -> bool:
         deadline = time.monotonic() + limit_s
+        if not self._lock.acquire(timeout=limit_s):
+            return False
+        try:
+            return self._asked_until(deadline)
+        finally:
+            self._lock.release()
+
+    def _asked_until(self, deadline: float) -> bool:
+        limit_s = max(deadline - time.monotonic(), 0.0)
         if self._waiting and self._answer(limit_s) is None:
             return False
         self._asked.put(True)  # what was asked for before may have been answered long ago

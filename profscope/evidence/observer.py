@@ -1,6 +1,6 @@
 """One bare launch after another under the hardware's instruments, without ever harming the program.
 
-    observer = Observer(Driver(), open_witnesses)
+    observer = Observer(Driver(), open_witnesses(), WaitBudget(5.0))
     if not observer.wants(subject) or not observer.observe(subject, stream, launch):
         launch()
 
@@ -17,14 +17,21 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from profscope.evidence.counters import Counters, DisturbedError
 from profscope.evidence.counts import Counts
-from profscope.evidence.cupti import ADVICE, Library, SamplerError, alone, injected_tool, other_profiler
+from profscope.evidence.cupti import (
+    ADVICE,
+    Library,
+    SamplerError,
+    alone,
+    injected_tool,
+    occupied_by,
+    other_profiler,
+)
 from profscope.evidence.driver import Driver
-from profscope.evidence.obstacles import occupied_by
 from profscope.evidence.samples import Samples
 from profscope.evidence.subject import (
     CountedLaunch,
@@ -35,9 +42,8 @@ from profscope.evidence.subject import (
     Witness,
 )
 
-__all__ = ["CAPTURING", "SECONDS", "Observer", "open_witnesses"]
+__all__ = ["CAPTURING", "Observer", "WaitBudget", "open_witnesses"]
 
-SECONDS: Final = 5.0
 _LIMIT_S: Final = 2.0
 _MOST_WAITS: Final = 6  # in vain: then nothing is observed any more
 _MOST_ERRORS: Final = 3  # of one witness
@@ -75,21 +81,41 @@ def open_witnesses(
     return opened
 
 
-class Observer:
-    """Thread-safe. seconds: how long all observed launches together may keep the program waiting. added_s:
-    how long they have. why: nothing is observed any more, and this is why; "" while something is. launches:
-    of each subject, those that ran under a witness, by its name. missed: those that ran under none."""
+class WaitBudget:
+    """How long all evidence of a session together may keep the program waiting. spent_s: how long it has.
+    Thread-safe."""
 
-    def __init__(
-        self, machine: Driver, open_in: Open, seconds: float = SECONDS, limit_s: float = _LIMIT_S
-    ) -> None:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.spent_s = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.seconds - self.spent_s)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """In the body of a with statement the program waits."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.spent_s += time.perf_counter() - begun
+
+
+class Observer:
+    """Thread-safe. why: nothing is observed any more, and this is why; "" while something is. launches: of
+    each subject, those that ran under a witness, by its name. missed: those that ran under none."""
+
+    def __init__(self, machine: Driver, open_in: Open, budget: WaitBudget, limit_s: float = _LIMIT_S) -> None:
         self.why = ""
-        self.added_s = 0.0
         self.left_alone: dict[str, str] = {}  # kernel -> why it is not observed any more
         self.skipped: Counter[str] = Counter()  # why launches ran unobserved -> how many
         self._machine = machine
         self._open = open_in
-        self._seconds = seconds
+        self._budget = budget
         self._limit_s = limit_s
         self._lock = threading.Lock()
         self._opened: dict[int, list[Witness]] = {}  # by context
@@ -154,7 +180,7 @@ class Observer:
     @property
     def is_over(self) -> bool:
         """Whether nothing is observed any more, of any subject."""
-        return bool(self.why) or self.added_s >= self._seconds or os.getpid() != self._pid
+        return bool(self.why) or not self._budget.left_s or os.getpid() != self._pid
 
     def end(self, why: str) -> None:
         """Nothing is observed any more."""
@@ -179,16 +205,15 @@ class Observer:
             self.skip("another launch was being observed")
             self.missed[subject] += 1
             return False
-        begun = time.perf_counter()
         try:
-            self.launches.setdefault(subject, Counter())
-            witness = self._ready(subject, stream)
-            if witness is not None and self._watched(witness, subject, stream, launch):
-                return True
-            self.missed[subject] += 1
-            return False
+            with self._budget.waiting():
+                self.launches.setdefault(subject, Counter())
+                witness = self._ready(subject, stream)
+                if witness is not None and self._watched(witness, subject, stream, launch):
+                    return True
+                self.missed[subject] += 1
+                return False
         finally:
-            self.added_s += time.perf_counter() - begun
             self._lock.release()
 
     def counts(self) -> list[CountedLaunch]:
@@ -204,10 +229,10 @@ class Observer:
         """What was not observed and why, for the user."""
         notes = [f"no evidence from the hardware: {self.why}"] if self.why else []
         notes += [f"no {name}: {why}" for name, why in sorted(self._off.items())]
-        if self.added_s >= self._seconds and any(
+        if not self._budget.left_s and any(
             self._next(witnesses, subject) for witnesses in self._opened.values() for subject in self.launches
         ):
-            notes.append(f"evidence is incomplete: its {self._seconds:g} s are spent")
+            notes.append(f"evidence is incomplete: its {self._budget.seconds:g} s are spent")
         notes += [f"{name}: not observed any more: {why}" for name, why in sorted(self.left_alone.items())]
         notes += [f"{subject.kernel}: no {name}: {why}" for (name, subject), why in self._given_up.items()]
         notes += [
@@ -229,8 +254,6 @@ class Observer:
     def close(self) -> None:
         """Give the hardware back, once the GPU is idle. In a forked process it does nothing."""
         self._leave_all(lambda witness: witness.close)
-        if os.getpid() == self._pid:
-            self._machine.close()
 
     def _leave_all(self, how: Callable[[Witness], Callable[[], None]]) -> None:
         if os.getpid() != self._pid:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, Final
@@ -18,25 +18,31 @@ from profscope.binaries.mapping import instructions
 from profscope.errors import OptionError, ToolchainError
 from profscope.evidence.subject import SampledLaunch
 from profscope.instrument_passes.kept_text import packed
-from profscope.schema import SAMPLE_DTYPES, Tables, samples_frame
+from profscope.schema import SAMPLE_DTYPES, samples_frame
 
 __all__ = [
+    "BARE",
     "GOLDEN",
+    "Number",
     "classes_by_place",
     "divided_by_cause",
     "numbering",
     "sample_tables",
     "sampler_metadata",
     "summed_samples",
-    "with_samples",
 ]
 
 _MOST_PLACES: Final = 1000  # of one binary that are told one by one: a large kernel has some hundreds
 GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly over 0 to 1
 _ONE: Final = ["kernel", "variant", "launch", "binary", "pc", "stall", "blamed_pc"]
 
+BARE: Final[dict[str, Any]] = {"launch": -1, "binary": "bare"}
+"""Of all samples: their launches have no row in the table of launches."""
+
 # metadata["variants"]: by kernel its configurations, each at its number.
 Variants = Mapping[str, Sequence[Mapping[str, Any]]]
+Number = Callable[[str, str], int]
+"""From a kernel and the key of a configuration to its number, `variant`."""
 
 
 @dataclass(frozen=True)
@@ -51,52 +57,48 @@ class _Binary:
 
 
 def sample_tables(
-    launches: Sequence[SampledLaunch], variants: Variants | None = None
+    launches: Sequence[SampledLaunch], number: Number | None = None
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The table of samples and what is known of them: `Profile.samples` and `metadata["sampler"]`.
 
-    variants: `metadata["variants"]`, for the numbers of configurations; those that are not in it get the next
-    ones.
-
-    There is one row for each instruction, reason and blamed instruction of a launch; bare launches have no
-    number, so those of a configuration share rows. The samples of each add up to what was given. A stall with
-    several causes is divided by `profscope.binaries.blame`, over all launches of the binary together, into
-    whole samples: by systematic sampling (Madow and Madow, Annals of Mathematical Statistics 15, 1944), which
-    favours none, and not into fractions, of which there would be more than samples.
+    There is one row for each instruction, reason and blamed instruction of a configuration. The samples of
+    each add up to what was given. A stall with several causes is divided by `profscope.binaries.blame`, over
+    all launches of the binary together, into whole samples: by systematic sampling (Madow and Madow, Annals
+    of Mathematical Statistics 15, 1944), which favours none, and not into fractions, of which there would be
+    more than samples. number: by default configurations are numbered as they come.
 
     Returns the table, columns of SAMPLE_DTYPES, and a JSON-able dict:
 
         period_cycles   a list, ascending: a sample every so many cycles of each SM
         launches, samples, dropped   int; dropped: that the hardware lost, of whatever kernel
         notes           what could not be told, for the user
-        binaries        a list, one for each kernel, variant and binary: `kernel`, `variant`, `key`, `binary`,
+        binaries        a list, one for each configuration: `kernel`, `variant`, `key`, `binary` ("bare"),
                         `launches`, `samples`, `dropped`, `period_cycles`; `apart`, [seen, expected]: the mean
                         distance by line of one launch from the next, and that expected of such counts
-                        (`analysis.estimates`), null for a single launch; and of the last such binary
+                        (`analysis.estimates`), null for a single launch; and of its last binary
                         `instructions`, for each place [file, line, call path, {class: how many}],
                         and `sass`, its instructions, a JSON list of [pc, text, file, line, call path] that
                         `instrument_passes.kept_text` has packed; "" where the binary cannot be read
 
     A binary that cannot be read, without Triton or for its PTX, has samples without places, and a note.
     """
-    numbers = numbering(variants or {})
+    number = number or numbering({})
     groups: dict[tuple[bytes, str], list[SampledLaunch]] = {}
     for launch in launches:
-        groups.setdefault((launch.cubin, launch.ptx), []).append(launch)
+        groups.setdefault((launch.subject.cubin, launch.subject.ptx), []).append(launch)
     parts: list[pd.DataFrame] = []
-    about: dict[tuple[str, int, str], dict[str, Any]] = {}
-    by_line: dict[tuple[str, int, str], list[pd.Series[Any]]] = {}
+    about: dict[tuple[str, int], dict[str, Any]] = {}
+    by_line: dict[tuple[str, int], list[pd.Series[Any]]] = {}
     notes: dict[str, None] = {}
     for (cubin, ptx), of_binary in groups.items():
         binary = _read(cubin, ptx, pd.concat([_stalls(launch) for launch in of_binary]))
         for at, launch in enumerate(of_binary):
-            variant = numbers(launch.kernel, launch.variant_key)
+            kernel, variant = key = launch.subject.kernel, number(launch.subject.kernel, launch.subject.key)
             rows = divided_by_cause(_stalls(launch), binary.shares, at * GOLDEN)
-            rows = rows.assign(
-                kernel=launch.kernel, variant=variant, launch=launch.launch, binary=launch.binary
-            ).merge(binary.places, on=["pc", "blamed_pc"])
+            rows = rows.assign(kernel=kernel, variant=variant, **BARE).merge(
+                binary.places, on=["pc", "blamed_pc"]
+            )
             parts.append(rows)
-            key = launch.kernel, variant, launch.binary
             entry = about.setdefault(key, _nothing(launch, variant))
             _add(entry, launch, int(rows["samples"].sum()))
             entry["instructions"] = binary.instructions
@@ -104,32 +106,13 @@ def sample_tables(
             by_line.setdefault(key, []).append(rows.groupby(["file", "line"])["samples"].sum())
         callees = sum(launch.in_callees for launch in of_binary)
         said = binary.notes + [f"{callees} samples in noinline functions are left out"] * bool(callees)
-        notes |= dict.fromkeys(f"{of_binary[0].kernel}: {note}" for note in said)
+        notes |= dict.fromkeys(f"{of_binary[0].subject.kernel}: {note}" for note in said)
     for key, counts in by_line.items():
         about[key]["apart"] = _apart(counts)
     return summed_samples(parts), sampler_metadata(about, list(notes))
 
 
-def with_samples(tables: Tables, samples: pd.DataFrame, sampler: dict[str, Any]) -> Tables:
-    """Tables with what `sample_tables` returned, in their own numbers of configurations.
-
-    The samples may have been put together before the launches were, or with others.
-    """
-    numbers = numbering(tables.metadata.get("variants") or {})
-    binaries = [{**entry, "variant": numbers(entry["kernel"], entry["key"])} for entry in sampler["binaries"]]
-    new = {
-        (entry["kernel"], entry["variant"]): now["variant"]
-        for entry, now in zip(sampler["binaries"], binaries, strict=True)
-    }
-    keys = zip(samples["kernel"], samples["variant"].tolist(), strict=True)
-    variants = np.array([new.get(key, key[1]) for key in keys], np.int32)
-    told = {**(tables.metadata.get("sampler") or {}), **sampler, "binaries": binaries}
-    notes = [*(tables.metadata.get("notes") or ()), *sampler["notes"]]
-    metadata = {**tables.metadata, "notes": notes, "sampler": told}
-    return replace(tables, samples=samples.assign(variant=variants), metadata=metadata)
-
-
-def numbering(variants: Variants) -> Callable[[str, str], int]:
+def numbering(variants: Variants) -> Number:
     """A function from kernel and key to the number of the configuration; those that are not in
     `metadata["variants"]` get the next ones."""
     numbers = {
@@ -232,7 +215,8 @@ def classes_by_place(df: pd.DataFrame) -> list[list[Any]]:
 
 
 def _nothing(launch: SampledLaunch, variant: int) -> dict[str, Any]:
-    about = {"kernel": launch.kernel, "variant": variant, "key": launch.variant_key, "binary": launch.binary}
+    subject = launch.subject
+    about = {"kernel": subject.kernel, "variant": variant, "key": subject.key, "binary": BARE["binary"]}
     return {**about, "launches": 0, "samples": 0, "dropped": 0, "period_cycles": []}
 
 
@@ -267,10 +251,8 @@ def summed_samples(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return samples_frame({name: table[name] for name in SAMPLE_DTYPES})
 
 
-def sampler_metadata(
-    about: Mapping[tuple[str, int, str], dict[str, Any]], notes: list[str]
-) -> dict[str, Any]:
-    """metadata["sampler"], see `sample_tables`. about: of binaries, by kernel, variant and which it is."""
+def sampler_metadata(about: Mapping[tuple[str, int], dict[str, Any]], notes: list[str]) -> dict[str, Any]:
+    """metadata["sampler"], see `sample_tables`. about: of binaries, by kernel and variant."""
     binaries = [about[key] for key in sorted(about)]
     periods = {cycles for entry in binaries for cycles in entry["period_cycles"]}
     figures = {name: sum(entry[name] for entry in binaries) for name in ("launches", "samples", "dropped")}

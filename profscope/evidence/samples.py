@@ -6,33 +6,18 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from typing import Any, Final
 
 from profscope.evidence.pc_sampler import ANY, ENOUGH, Periods, Sampler, periods_after
-from profscope.evidence.pc_sampler import Samples as Taken
 from profscope.evidence.subject import SampledLaunch, Subject, Witness
 
-__all__ = ["LAUNCHES", "Probe", "Samples"]
+__all__ = ["LAUNCHES", "Samples"]
 
 LAUNCHES: Final = 3
 """Of a subject: the first ones find out how often to sample, and two tell how far launches are apart."""
 # Why samples of a launch are not kept.
 _UNKNOWN: Final = "CUPTI has not seen the binary that they are of"
 _NONE: Final = "there are none; the kernel is too short"
-
-
-class Probe(Protocol):
-    """The sampler of one context; see `pc_sampler.Sampler`."""
-
-    period_log2: int
-
-    def set_period(self, period_log2: int) -> None: ...
-
-    def start(self) -> None: ...
-
-    def stop(self) -> Taken: ...
-
-    def crc(self, cubin: bytes) -> int: ...
 
 
 class Samples(Witness):
@@ -47,12 +32,12 @@ class Samples(Witness):
     def __init__(
         self,
         reload: Callable[[Subject], str],
-        probe: Callable[[], AbstractContextManager[Probe]] = Sampler,
+        probe: Callable[[], AbstractContextManager[Any]] = Sampler,
     ) -> None:
         self.results: list[SampledLaunch] = []
         self._reload = reload
         self._make_probe = probe
-        self._probe: Probe | None = None
+        self._probe: Sampler | None = None
         self._opened = contextlib.ExitStack()
         self._reloaded: set[Subject] = set()
         self._launches: Counter[Subject] = Counter()
@@ -114,17 +99,12 @@ class Samples(Witness):
         self._periods[subject] = periods_after(taken.period_log2, everywhere, taken.dropped)
         self.results.append(
             SampledLaunch(
-                kernel=subject.kernel,
-                variant_key=subject.key,
-                launch=-1,
-                binary="bare",
+                subject=subject,
                 period_log2=taken.period_log2,
                 taken=mine,
                 dropped=taken.dropped,
                 rows=own,
                 reasons=taken.reasons,
-                cubin=subject.cubin,
-                ptx=subject.ptx,
                 in_callees=everywhere - mine,
             )
         )
@@ -148,6 +128,7 @@ class Samples(Witness):
         ]
         samples: dict[str, int] = {}
         for each in self.results:
-            samples[each.kernel] = samples.get(each.kernel, 0) + each.taken
+            name = each.subject.kernel
+            samples[name] = samples.get(name, 0) + each.taken
         few = [name for name, number in sorted(samples.items()) if number < ENOUGH]
         return notes + [f"{name}: fewer than {ENOUGH:,} samples" for name in few]

@@ -48,13 +48,12 @@ class Subject:
 @dataclass(frozen=True, eq=False)
 class CountedLaunch:
     """Instruction counts. pcs: of the kernel, ascending. counts: by column of `metrics.COUNTS`, one for each
-    pc, over `launches`. in_callees: warp instructions of functions that the kernel calls, which have no
+    pc. in_callees: warp instructions of functions that the kernel calls, which have no
     rows."""
 
     subject: Subject
     pcs: npt.NDArray[np.int64] = field(repr=False)
     counts: dict[str, npt.NDArray[np.int64]] = field(repr=False)
-    launches: int
     in_callees: int = 0
 
 
@@ -80,30 +79,20 @@ class ExperimentedKernel:
 
 @dataclass(frozen=True, eq=False)
 class SampledLaunch:
-    """One launch of a kernel under the sampler.
+    """One bare launch under the sampler.
 
-    kernel: the function's name, as in `launches["kernel"]`. variant_key: `Build.key` of its configuration,
-    which is the same for the bare and the instrumented binary ("" where it is not known): the `key` of the
-    entries of metadata["variants"][kernel]. launch: its number in `launches`; -1 for a bare one, which has no
-    row there. binary: which one ran, "bare" or "spans". period_log2: the hardware took a sample every
-    2^period_log2 cycles on each SM. taken: samples of this kernel, `rows` has them all;
-    dropped: samples that the hardware lost meanwhile, whosever they were. rows: dtype `SAMPLE`, all
-    of one function: `pc` is bytes from its start, `reason` a place in `reasons`. in_callees: samples of
-    noinline functions of the same binary, which are in neither `taken` nor `rows`. cubin, ptx: of the binary
-    that ran; "" where there is none.
+    period_log2: the hardware took a sample every 2^period_log2 cycles on each SM. taken: samples of this
+    kernel, `rows` has them all; dropped: samples that the hardware lost meanwhile, whosever they were. rows:
+    dtype `SAMPLE`, all of one function: `pc` is bytes from its start, `reason` a place in `reasons`.
+    in_callees: samples of noinline functions of the same binary, which are in neither `taken` nor `rows`.
     """
 
-    kernel: str
-    variant_key: str
-    launch: int
-    binary: str
+    subject: Subject
     period_log2: int
     taken: int
     dropped: int
     rows: npt.NDArray[np.void] = field(repr=False)
     reasons: tuple[str, ...] = field(repr=False)
-    cubin: bytes = field(repr=False)
-    ptx: str = field(repr=False)
     in_callees: int = 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Final
@@ -13,7 +13,7 @@ import pandas as pd
 from profscope.binaries.mapping import instructions
 from profscope.errors import OptionError, ToolchainError
 from profscope.evidence.metrics import COUNTERS, COUNTS, user_counters
-from profscope.evidence.sample_tables import numbering, sample_tables, with_samples
+from profscope.evidence.sample_tables import Number, numbering, sample_tables
 from profscope.evidence.subject import (
     CountedLaunch,
     CounterValues,
@@ -23,12 +23,7 @@ from profscope.evidence.subject import (
 )
 from profscope.schema import MEASURED_DTYPES, Tables, measured_frame
 
-__all__ = [
-    "Evidence", "Number", "counters_table", "counts_table", "evidence", "experiments_table", "with_evidence",
-]  # fmt: skip
-
-Number = Callable[[str, str], int]
-"""From a kernel and the key of a configuration to its number, `variant`."""
+__all__ = ["Evidence", "counters_table", "counts_table", "evidence", "experiments_table", "with_evidence"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,30 +57,34 @@ def evidence(
     keys |= dict.fromkeys((each.kernel, each.key) for each in experiments)
     configurations = [[kernel, number(kernel, key), key] for kernel, key in keys]
     about = {"configurations": configurations, "notes": [*notes, *more]}
-    sampled = sample_tables(samples) if samples else None
+    sampled = sample_tables(samples, number) if samples else None
     return Evidence(sampled, counts_of, counters_of, experiments_table(experiments, number), about)
 
 
 def with_evidence(tables: Tables, evidence: Evidence) -> Tables:
     """Tables with the evidence, in their own numbers of configurations."""
+    metadata, notes = dict(tables.metadata), list(tables.metadata.get("notes") or ())
+    number = numbering(metadata.get("variants") or {})
+    measured = {}
     if evidence.samples is not None:
-        tables = with_samples(tables, *evidence.samples)
-    about = evidence.about
-    number = numbering(tables.metadata.get("variants") or {})
-    new = {(kernel, variant): number(kernel, key) for kernel, variant, key in about["configurations"]}
+        samples, sampler = evidence.samples
+        binaries = sampler["binaries"]
+        told = [(each["kernel"], each["variant"], each["key"]) for each in binaries]
+        measured["samples"] = _renumbered(samples, told, number)
+        binaries = [{**each, "variant": number(each["kernel"], each["key"])} for each in binaries]
+        metadata["sampler"] = {**(metadata.get("sampler") or {}), **sampler, "binaries": binaries}
+        notes += sampler["notes"]
+    for name in ("counts", "counters", "experiments"):
+        measured[name] = _renumbered(getattr(evidence, name), evidence.about["configurations"], number)
+    metadata["notes"] = [*notes, *evidence.about["notes"]]
+    return replace(tables, metadata=metadata, **measured)
 
-    def numbered(table: pd.DataFrame) -> pd.DataFrame:
-        keys = zip(table["kernel"], table["variant"].tolist(), strict=True)
-        return table.assign(variant=np.array([new.get(key, key[1]) for key in keys], np.int32))
 
-    metadata = {**tables.metadata, "notes": [*(tables.metadata.get("notes") or ()), *about["notes"]]}
-    return replace(
-        tables,
-        counts=numbered(evidence.counts),
-        counters=numbered(evidence.counters),
-        experiments=numbered(evidence.experiments),
-        metadata=metadata,
-    )
+def _renumbered(table: pd.DataFrame, told: Iterable[Sequence[Any]], number: Number) -> pd.DataFrame:
+    """told: the kernel, number and key of each of its configurations."""
+    new = {(kernel, variant): number(kernel, key) for kernel, variant, key in told}
+    keys = zip(table["kernel"], table["variant"].tolist(), strict=True)
+    return table.assign(variant=np.array([new.get(key, key[1]) for key in keys], np.int32))
 
 
 def counts_table(launches: Sequence[CountedLaunch], number: Number) -> tuple[pd.DataFrame, list[str]]:
@@ -114,7 +113,7 @@ def counts_table(launches: Sequence[CountedLaunch], number: Number) -> tuple[pd.
             rows.assign(
                 kernel=subject.kernel,
                 variant=number(subject.kernel, subject.key),
-                launches=sum(each.launches for each in same),
+                launches=len(same),
             )
         )
     return _table("counts", parts), notes

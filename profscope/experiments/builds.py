@@ -1,34 +1,35 @@
 """Edited kernels, compiled by other processes: a compiler that crashes ends a process and not the program.
 
-Each answers what it was given with the instructions of the binary; the binary itself is in Triton's cache.
+Each runs `main`, which answers what it is given with the instructions of the binary. The binary itself is in
+Triton's cache.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from profscope.compat.edited import Options
-from profscope.compat.triton_parts import knobs
-from profscope.experiments.worker_processes import ask, end, start
-from profscope.threads import WorkerPool
+from profscope.binaries.listing import class_of, read_listing
+from profscope.compat.edited import Options, build
+from profscope.compat.triton_parts import CompiledKernel, knobs
+from profscope.emulator.ptx_syntax import ptx_class
+from profscope.experiments.worker_processes import WorkerError, Workers, serve
+from profscope.instrument_passes.toolchain import disassembled
+from profscope.recording.diagnostics import reason
 
-__all__ = ["Builds", "Built", "Job"]
+__all__ = ["Build", "Builds", "Built", "Job", "main"]
 
 _MOST_WORKERS: Final = 8
 _LONGEST_S: Final = 60.0
-WORKER_PROGRAM: Final = "from profscope.experiments.build_worker import main; sys.exit(main())"
+WORKER_PROGRAM: Final = "from profscope.experiments.builds import main; main()"
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,8 @@ class Builds:
         self._folder = Path()
         self._count = 0
         cores = len(os.sched_getaffinity(0))
-        self._pool = WorkerPool(min(_MOST_WORKERS, max(1, cores - 1)), "profscope-build")
-        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-        self._all: list[subprocess.Popen[bytes]] = []
+        most = min(_MOST_WORKERS, max(1, cores - 1))
+        self._workers = Workers(WORKER_PROGRAM, most, longest_s=_LONGEST_S)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Builds]:
@@ -68,45 +68,65 @@ class Builds:
         try:
             yield self
         finally:
-            for process in self._all:  # on which threads that wait for an answer go on
-                process.kill()
-            self._pool.shutdown(cancel_futures=True)
-            for process in self._all:
-                end(process)
+            self._workers.close()
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def submit(self, text: str, options: Options) -> Future[Built]:
+    def submit(self, text: str, options: Options) -> Build:
         """Have a module built."""
         self._count += 1
         path = self._folder / f"{self._count}.ttgir"
         path.write_text(text)
         job = Job(str(path), options, knobs.cache.dir, knobs.nvidia.libdevice_path)
-        return self._pool.submit(self._built, job)
+        return Build(job.path, self._workers.ask(job))
 
-    def _built(self, job: Job) -> Built:
+
+@dataclass(frozen=True)
+class Build:
+    """One that has begun. path: of the module. answer: of the process that builds it."""
+
+    path: str
+    answer: Future[dict[str, Any]]
+
+    def result(self, limit_s: float | None = None) -> Built:
+        """Waits for it. Raises TimeoutError if it takes longer."""
         try:
-            try:
-                process = self._idle.get_nowait()
-            except Empty:
-                process = start(WORKER_PROGRAM)
-                self._all.append(process)
-            return self._answered(process, job)
-        except OSError as error:
-            return Built(job.path, f"no process could build it: {error}")
-
-    def _answered(self, process: subprocess.Popen[bytes], job: Job) -> Built:
-        line = ask(process, job, _LONGEST_S)
-        if line is None:
-            process.kill()
-            return Built(job.path, f"the compiler took more than {_LONGEST_S:.0f} s")
-        if not line.endswith(b"\n"):
-            return Built(job.path, _why_ended(end(process)))
-        self._idle.put(process)
-        answer: dict[str, Any] = json.loads(line)
-        return Built(job.path, answer["failed"], answer["instructions"])
+            return Built(self.path, **self.answer.result(limit_s))
+        except WorkerError as error:
+            return Built(self.path, f"the compiler {error}")
 
 
-def _why_ended(status: int) -> str:
-    if status < 0:
-        return f"the compiler crashed on it (signal {-status}, {signal.Signals(-status).name})"
-    return f"the compiler ended with status {status}"
+def main() -> None:
+    """Serve the process that started this one, until it closes the pipe or is gone."""
+    serve(_answer)
+
+
+def _answer(job: Job) -> dict[str, Any]:
+    knobs.cache.dir = job.cache
+    if job.libdevice is not None:
+        knobs.nvidia.libdevice_path = job.libdevice
+    try:
+        kernel = build(job.path, job.options)
+        return {"failed": "", "instructions": _instructions(kernel)}
+    except Exception as error:  # noqa: BLE001  whatever it is, the program is to be told
+        return {"failed": reason(error), "instructions": None}
+
+
+def _instructions(kernel: CompiledKernel) -> dict[str, int]:
+    """How many instructions of each class the binary has, accesses with their widths."""
+    cubin = kernel.asm.get("cubin")
+    if cubin is not None:
+        listed = read_listing(disassembled(cubin)).instructions
+        return dict(Counter(f"{class_of(each.name)} {_width(each.opcode)}".strip() for each in listed))
+    found: Counter[str] = Counter()
+    for line in kernel.asm["ptx"].splitlines():
+        words = line.split()
+        opcode = next((word for word in words if not word.startswith("@")), "")
+        if line.startswith("\t") and "." in opcode[1:] and not opcode.startswith(".") and ";" in line:
+            found[f"{ptx_class(opcode)} {_width(opcode)}".strip()] += 1
+    return dict(found)
+
+
+def _width(opcode: str) -> str:
+    """ "128" of LDG.E.128, "v4" of ld.global.v4.b32."""
+    parts = opcode.split(".")[1:]
+    return next((part for part in parts if part in ("64", "128", "v2", "v4", "U8", "U16", "x2", "x4")), "")

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+import pandas as pd
+
 from profscope.compat.edited import build, loaded, options_of
 from profscope.compat.triton_parts import CompiledKernel, knobs
-from profscope.experiments.builds import Builds, Built
+from profscope.experiments.builds import Build, Builds, Built
 from profscope.experiments.plan import Experiment, Plan
 from profscope.experiments.timing import Pairs, PairTimer
 from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF, RESIDENT
 from profscope.instrument_passes.errors import IRError
 from profscope.recording.builds import resident_ctas
 from profscope.recording.diagnostics import reason
+from profscope.schema import EXPERIMENT_DTYPES, measured_frame
 
-__all__ = ["Launch", "Result", "run"]
+__all__ = ["Launch", "Result", "experiments_table", "run"]
 
 Launch = Callable[[CompiledKernel | None], Any]
 """Launches an edited kernel in place of the bare one, with the same arguments; None: the bare one."""
@@ -121,7 +124,7 @@ class _Runner:
         self._end = end
         self._options = options_of(bare)
         self._unedited = builds.submit(plan.text, self._options)
-        self._submitted: dict[Experiment, Future[Built] | str] = {}
+        self._submitted: dict[Experiment, Build | str] = {}
 
     def results(self) -> Iterator[Result]:
         plan = self._plan
@@ -241,3 +244,28 @@ def _most_registers(kernel: Any) -> int:
     """The most registers of a thread that leave as many CTAs on an SM; 0 if not known."""
     now, registers = resident_ctas(kernel, _registers(kernel)), range(_FEWEST_REGISTERS, _MOST_REGISTERS + 1)
     return max((each for each in registers if resident_ctas(kernel, each) == now), default=0) if now else 0
+
+
+def experiments_table(results: Sequence[Result], kernel: str, variant: int, unit: str) -> pd.DataFrame:
+    """A row for each experiment, in the order in which they were made; the columns of EXPERIMENT_DTYPES.
+
+    unit: of the times, "us" or "kcycles".
+    """
+    rows = [{"kernel": kernel, "variant": variant, **_row(each, f"time_{unit}")} for each in results]
+    return measured_frame(
+        "experiments", {name: [row.get(name, math.nan) for row in rows] for name in EXPERIMENT_DTYPES}
+    )
+
+
+def _row(result: Result, time: str) -> dict[str, Any]:
+    """time: the column of the time of a launch with the experiment. Without times, columns are missing."""
+    experiment, pairs = result.experiment, result.pairs
+    row = {name: getattr(experiment, name) for name in ("file", "line", "op")}
+    row |= {"experiment": experiment.how, "why_not": result.why_not or result.changed}
+    row["valid"] = row["why_not"] == ""
+    if pairs is None:
+        return row
+    ratio = pairs.ratio
+    row |= {"saved_pct": 100 * (1 - ratio.ratio), "low_pct": 100 * (1 - ratio.high)}
+    row |= {"high_pct": 100 * (1 - ratio.low)}
+    return row | {time: sorted(pairs.second)[len(pairs.second) // 2]}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from profscope.analysis.estimates import Ratio, ratio_of
@@ -13,7 +15,7 @@ from profscope.device.backend import Backend
 from profscope.emulator.device import Device
 from profscope.errors import SessionError
 
-__all__ = ["LaunchTimer", "Launcher", "PairTimer", "Pairs"]
+__all__ = ["LaunchTimer", "LaunchTimes", "Launcher", "PairTimer", "Pairs", "is_power_of_two"]
 
 Launcher = Callable[[], Any]
 """Launches; of a whole launch, as a program writes it, it returns the compiled kernel."""
@@ -124,3 +126,20 @@ class PairTimer:
                 return took
             if self._timer.at_limit:
                 raise SessionError("the launch waits for the GPU, so its time is not known")
+
+
+@dataclass(eq=False)
+class LaunchTimes:
+    """count: launches so far. times: of some of them, in the timer's unit."""
+
+    count: int = 0
+    times: list[float] = field(default_factory=list)
+
+    def total(self, count: int) -> float:
+        """The time of so many launches; 0 if not known."""
+        return count * statistics.fmean(self.times) if self.times else 0.0
+
+
+def is_power_of_two(count: int) -> bool:
+    """Whether it is 1, 2, 4, ...: launches at which to look again, of few and of many."""
+    return count & (count - 1) == 0

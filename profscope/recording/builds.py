@@ -6,11 +6,11 @@ import ast
 import hashlib
 import math
 import re
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from profscope.binaries.ptx import elf_sections
 from profscope.compat.origins import ORIGINS
 from profscope.compat.triton_parts import JITCallable, constexpr
 from profscope.decoding.build import Build, SourceText
@@ -24,7 +24,6 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
 _HASH_DIGITS: Final = 16
-_MAGIC: Final = b"\x7fELF\x02"  # of 64 bits
 _INSTRUCTION_BYTES: Final = 16
 _OPCODE: Final = 0xFFF
 _NOP: Final = 0x918
@@ -192,10 +191,7 @@ def _from_outside(function: JITCallable) -> Iterator[tuple[str, Any]]:
 
 def instruction_count(cubin: bytes) -> int | None:
     """SASS instructions of all functions, padding left out; None for what is no cubin."""
-    try:
-        codes = [code for name, code in _sections(cubin) if name.startswith(b".text.")]
-    except (struct.error, ValueError):
-        return None
+    codes = (code for name, code in elf_sections(cubin) if name.startswith(b".text."))
     return sum(map(_unpadded, codes)) or None
 
 
@@ -204,16 +200,3 @@ def _unpadded(code: bytes) -> int:
     while count and int.from_bytes(code[(count - 1) * _INSTRUCTION_BYTES :][:8], "little") & _OPCODE == _NOP:
         count -= 1
     return count
-
-
-def _sections(elf: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Names and contents. Raises struct.error or ValueError for what is no ELF file of 64 bits."""
-    if not elf.startswith(_MAGIC):
-        raise ValueError("not an ELF file of 64 bits")
-    (table,) = struct.unpack_from("<Q", elf, 0x28)
-    size, count, names_at = struct.unpack_from("<3H", elf, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQ", elf, table + size * at) for at in range(count)]
-    _, _, _, _, names, _ = headers[names_at] if names_at < count else (0,) * 6
-    for name, _, _, _, offset, length in headers:
-        begin = names + name
-        yield elf[begin : elf.index(b"\0", begin)], elf[offset : offset + length]

@@ -8,21 +8,69 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import torch
+import triton
+import triton.language as tl
 
-from profscope.device.backend import select, uses_gpu
-from profscope.device.known_peaks import Peaks, keep, known_peaks
+from profscope.device.backend import select
+from profscope.device.gpus import Peaks, keep
 from profscope.dispatch.running import is_recording
 from profscope.errors import SessionError
 from profscope.experiments.timing import Launcher, LaunchTimer
-from profscope.tuning.peak_kernels import (
-    cached_copy_kernel,
-    chase_kernel,
-    copy_kernel,
-    dot_kernel,
-    fma_kernel,
-)
 
-__all__ = ["Sizes", "measure", "measure_peaks", "measured_peaks", "peaks_of_sizes", "ring_of", "sizes_of"]
+__all__ = ["Sizes", "measure", "measure_peaks", "peaks_of_sizes", "ring_of", "sizes_of"]
+
+
+@triton.jit
+def copy_kernel(out_ptr, in_ptr, BLOCK: tl.constexpr):  # noqa: N803
+    """A program copies one block."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(in_ptr + at))
+
+
+@triton.jit
+def cached_copy_kernel(out_ptr, in_ptr, blocks, step, rounds, BLOCK: tl.constexpr):  # noqa: N803
+    """A program copies one of `blocks` blocks each round, the one `step` further on, past L1."""
+    block = tl.program_id(0) % blocks
+    for _ in range(rounds):
+        at = block * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out_ptr + at, tl.load(in_ptr + at, cache_modifier=".cg"), cache_modifier=".cg")
+        block = (block + step) % blocks
+
+
+@triton.jit
+def chase_kernel(ring_ptr, at_ptr, steps):
+    """A program follows a ring of places, past L1; each load needs the one before. at_ptr: where it is."""
+    at = tl.load(at_ptr)
+    for _ in range(steps):
+        at = tl.load(ring_ptr + at, cache_modifier=".cg")
+    tl.store(at_ptr, at)
+
+
+@triton.jit
+def fma_kernel(out_ptr, a, b, rounds, BLOCK: tl.constexpr, UNROLLED: tl.constexpr):  # noqa: N803
+    """Each element n becomes n * a + b, UNROLLED times a round."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = at.to(tl.float32)
+    for _ in range(rounds):
+        for _ in tl.static_range(UNROLLED):
+            x = tl.fma(x, a, b)
+    tl.store(out_ptr + at, x)
+
+
+@triton.jit
+def dot_kernel(
+    out_ptr, a_ptr, b_ptr, rounds, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr  # noqa: N803
+):  # fmt: skip
+    """A program adds the product of the same two tiles each round."""
+    rows, cols, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + rows[:, None] * K + inner[None, :])
+    b = tl.load(b_ptr + inner[:, None] * N + cols[None, :])
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for _ in range(rounds):
+        total = tl.dot(a, b, total)
+    at = tl.program_id(0) * M * N + rows[:, None] * N + cols[None, :]
+    tl.store(out_ptr + at, total)
+
 
 _LAUNCHES: Final = 9  # of each kernel that are timed
 _WARM_S: Final = 0.1  # until the clocks are up
@@ -53,16 +101,6 @@ class Sizes(NamedTuple):
 
 Timer = Callable[[Launcher], float]
 """The microseconds that a launch takes."""
-
-
-def measured_peaks(device: int = 0) -> Peaks | None:
-    """The peaks of a CUDA device: as kept by an earlier process, else measured now and kept.
-
-    None on the emulator and on GPUs that are not NVIDIA's. Raises as `measure_peaks`.
-    """
-    if not uses_gpu("auto") or torch.version.hip:
-        return None
-    return known_peaks(device) or measure_peaks(device)
 
 
 def measure_peaks(device: int = 0) -> Peaks:

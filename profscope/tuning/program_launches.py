@@ -14,12 +14,11 @@ from typing import Any, Final
 import torch
 
 from profscope.compat.kernels import capturing_now, trials, watched_binaries, watched_launches
-from profscope.compat.triton_parts import JITFunction
+from profscope.compat.triton_parts import CompiledKernel, JITFunction
 from profscope.device.backend import Backend
 from profscope.errors import OptionError
 from profscope.experiments.arguments import Arguments, bytes_reached
-from profscope.experiments.launch_times import LaunchTimes, is_power_of_two
-from profscope.experiments.timing import LaunchTimer
+from profscope.experiments.timing import LaunchTimer, LaunchTimes, is_power_of_two
 from profscope.tuning.launches import Launch
 
 __all__ = ["KeptLaunch", "ProgramLaunches"]
@@ -155,7 +154,7 @@ class ProgramLaunches:
         except torch.OutOfMemoryError:
             return KeptLaunch(launch, None, "the device has no room for a copy")
 
-    def _timed(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def _timed(self, kernel: CompiledKernel, plain: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> None:
             times = self._thread.times
             if times is None or self._is_captured():

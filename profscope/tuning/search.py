@@ -19,8 +19,7 @@ from profscope.errors import CompileError, OptionError, SessionError
 from profscope.evidence.sample_tables import numbering
 from profscope.experiments.arguments import Arguments, extents
 from profscope.experiments.builds import Builds
-from profscope.experiments.running import run
-from profscope.experiments.table import experiments_table
+from profscope.experiments.running import experiments_table, run
 from profscope.experiments.timing import Launcher, PairTimer
 from profscope.installed import require
 from profscope.options import Options

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from profscope.around.event_tables import with_events
-from profscope.around.host_tables import with_host
+from profscope.around.host_tables import with_events, with_host
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.traces.merging import Part, merged

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.around.event_tables import enclosing
+from profscope.around.host_tables import enclosing
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from profscope.schema import Tables

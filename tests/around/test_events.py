@@ -20,8 +20,7 @@ from torch.autograd import profiler
 
 import profscope
 from profscope.around import kineto
-from profscope.around.event_tables import with_events
-from profscope.around.host_tables import with_host
+from profscope.around.host_tables import with_events, with_host
 from profscope.errors import SessionError
 from profscope.profiles import Profile
 from profscope.schema import events_frame, host_frame

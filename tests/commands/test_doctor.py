@@ -17,10 +17,9 @@ import torch
 import triton
 
 import profscope
-from profscope.commands.doctor import rows as rows_module
-from profscope.commands.doctor.checks import tried
-from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
-from profscope.commands.doctor.rows import SECTIONS, VARIABLES, answers, to_do
+from profscope.commands import doctor as doctor_module
+from profscope.commands.doctor import FAILED, MISSING, OK, REFUSED, SECTIONS, VARIABLES, Row, answers, to_do
+from profscope.commands.doctor_checks import tried
 from profscope.evidence.counters import Counters
 from profscope.evidence.counts import Counts
 from profscope.evidence.cupti import SamplerError
@@ -123,12 +122,11 @@ def test_a_driver_that_fails_is_a_row(tmp_path: Path, init: str, state: str, tex
 def test_a_check_that_ends_its_process_leaves_the_next_ones_theirs() -> None:
     program = (
         "import os\n"
-        "from profscope.experiments.worker_processes import Asker\n"
-        "doctor = Asker()\n"
-        "while True:\n"
-        "    name = doctor.read()\n"
+        "from profscope.experiments.worker_processes import serve\n"
+        "def answer(name):\n"
         "    name == 'bad' and os.abort()\n"
-        "    doctor.answer({'state': 'ok', 'text': f'{name} {os.getpid()}', 'facts': {}})\n"
+        "    return {'state': 'ok', 'text': f'{name} {os.getpid()}', 'facts': {}}\n"
+        "serve(answer)\n"
     )
     found = answers(["a", "bad", "b", "c"], f"exec({program!r})")
     assert [row.state for row in found.values()] == [OK, FAILED, OK, OK]
@@ -200,13 +198,13 @@ def test_ranks_are_told_before_cupti_is_tried(monkeypatch: pytest.MonkeyPatch) -
         asked.extend(names)
         return {name: found_with()[name] for name in names}
 
-    monkeypatch.setattr(rows_module, "answers", answered)
-    found = rows_module.rows({"WORLD_SIZE": "8"})
+    monkeypatch.setattr(doctor_module, "answers", answered)
+    found = doctor_module.rows({"WORLD_SIZE": "8"})
     assert not set(asked) & set(WITNESSES)
     assert found["counters"] == Row(
         REFUSED, "this is one of several ranks, whose kernels wait for one another"
     )
-    rows_module.rows({"WORLD_SIZE": "1"})
+    doctor_module.rows({"WORLD_SIZE": "1"})
     assert set(asked) > set(WITNESSES)
 
 

@@ -193,7 +193,7 @@ def test_a_worker_that_has_stopped_holds_up_no_end(
     tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", "import signal; signal.pause()")
-    monkeypatch.setattr("profscope.dispatch.build_aside.END_S", 0.01)
+    monkeypatch.setattr("profscope.experiments.worker_processes.END_S", 0.01)
     with session():
         tuner.launch()
         (worker,) = aside[0].workers
@@ -216,10 +216,10 @@ def test_a_worker_that_ends_leaves_its_kernel_bare(
     monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", program)
     with session() as prof:
         tuner.launch()
-        assert answer(aside[0]) == "no process could build it: it has ended"
+        assert answer(aside[0]) == "the compiler ended with status 3"
         tuner.launch()
     assert (
-        "1 launch of triton_poi_aside by torch.compile ran bare: no process could build it: it has ended"
+        "1 launch of triton_poi_aside by torch.compile ran bare: the compiler ended with status 3"
         in prof.metadata["notes"]
     )
 
@@ -232,9 +232,9 @@ def test_a_worker_that_has_ended_is_replaced(
     monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", ends)
     with session():
         tuner.launch()
-        assert answer(aside[0]) == "no process could build it: it has ended"
+        assert answer(aside[0]) == "the compiler crashed (signal 9, SIGKILL)"
         answers = "[os.write(1, b'\"built\"\\n') for _ in iter(sys.stdin.buffer.read1, b'')]"
-        monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", answers)
+        aside[0].workers[0].program = answers
         for _ in range(2):
             aside[0].begin(tuner, None)
             assert answer(aside[0]) == "built"

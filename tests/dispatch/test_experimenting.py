@@ -17,10 +17,7 @@ import triton.language as tl
 import profscope
 from profscope import emulator
 from profscope.analysis.rules.tested import experiment_of
-from profscope.device.backend import select
 from profscope.dispatch import experimenting
-from profscope.dispatch.observing import experimenting_here
-from profscope.options import Options
 from tests.kernels.atomics import lock_kernel
 from tests.kernels.repeated import increased, scattered_sum
 from tests.support.fake_gpu import FakeHardware
@@ -275,7 +272,7 @@ def test_sessions_that_make_none(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with select("emulator") as machine:
-        why = experimenting_here(machine, Options(evidence=["experiments"], **options), None)
-    assert isinstance(why, str)
-    assert why.startswith(reason)
+    with session(evidence=["experiments"], **options) as prof:
+        program(1)
+    (missing,) = not_measured(prof)
+    assert missing.startswith(f"no experiments: {reason}")

@@ -18,11 +18,10 @@ import triton.language as tl
 from triton import knobs
 
 import profscope
-from profscope.compat.assembling import Assembly, assembly_of
+from profscope.compat.edited import Assembly, assembly_of
 from profscope.dispatch import observing, own_counts, running
 from profscope.errors import CompileError
-from profscope.evidence.cupti import SamplerError
-from profscope.evidence.obstacles import EVENTS
+from profscope.evidence.cupti import EVENTS, SamplerError
 from profscope.evidence.subject import Subject
 from tests.kernels.add import add_kernel
 from tests.support.fake_cupti import FakeMachine
@@ -75,9 +74,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeHardware:
     return gpu
 
 
-def count_on(machine: FakeMachine | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have kernels count by themselves on a GPU that is made up."""
-    monkeypatch.setattr(running, "driver_here", lambda backend, options: machine)
+def count_on(machine: FakeMachine | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have kernels count by themselves on a GPU that is made up; or why there is none."""
+    monkeypatch.setattr(running, "gpu_here", lambda backend, options: machine)
+    monkeypatch.setattr(observing, "OwnCounts", own_counts.OwnCounts)
     monkeypatch.setattr(own_counts, "LoadedKernel", EmulatedKernel)
     monkeypatch.setattr(own_counts, "assembly_of", EmulatedAssembly)
     monkeypatch.setattr(observing, "Subject", subject_with_cubin)
@@ -137,7 +137,7 @@ def test_counts_that_the_driver_refuses(gpu: FakeHardware, ran: list[str]) -> No
 def test_what_has_cupti_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also several ranks, or no CUPTI: counts are asked for, and nothing is observed."""
     count_on(FakeMachine(), monkeypatch)
-    monkeypatch.setattr(running, "machine_here", lambda machine, options: EVENTS)
+    monkeypatch.setattr(observing, "occupied_here", lambda options: EVENTS)
     with session(evidence=["counts"]) as prof:
         for _ in range(4):
             add()
@@ -155,8 +155,7 @@ def test_counts_that_cupti_gives_are_not_counted_again(gpu: FakeHardware) -> Non
 
 
 def test_without_a_driver_all_is_recorded(monkeypatch: pytest.MonkeyPatch, ran: list[str]) -> None:
-    count_on(None, monkeypatch)
-    monkeypatch.setattr(running, "machine_here", lambda machine, options: "no CUDA driver")
+    count_on("no CUDA driver", monkeypatch)
     with session(evidence=["counts", "records"]) as prof:
         for _ in range(3):
             add()

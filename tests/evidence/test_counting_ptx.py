@@ -13,10 +13,10 @@ import triton
 import triton.language as tl
 
 from profscope.binaries.rows import Row, instructions_of, reached_blocks
-from profscope.compat.assembling import Assembly, assembly_of
+from profscope.compat.edited import Assembly, assembly_of
 from profscope.errors import CompileError
-from profscope.evidence.own_counts.counting_ptx import COPIES, HIGH, CountingPtx, counting_ptx
-from profscope.evidence.own_counts.reading import counts_of
+from profscope.evidence.counted_words import counts_of
+from profscope.evidence.counting_ptx import COPIES, HIGH, CountingPtx, counting_ptx
 from tests.kernels import aot, corpus
 from tests.kernels.counting import iterate_kernel
 from tests.kernels.spec import Spec

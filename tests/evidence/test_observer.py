@@ -14,7 +14,7 @@ from profscope.evidence import observer as observer_module
 from profscope.evidence.counters import Counters
 from profscope.evidence.counts import Counts
 from profscope.evidence.cupti import SamplerError
-from profscope.evidence.observer import Observer
+from profscope.evidence.observer import Observer, WaitBudget
 from profscope.evidence.subject import Subject, Witness
 from tests.support.fake_cupti import CRC, FakeCupti, FakeMachine
 
@@ -37,7 +37,7 @@ def observer_of(cupti: FakeCupti, machine: FakeMachine, seconds: float = math.in
     def opened(context: int, device: int) -> Sequence[Witness]:
         return [Counts(cupti, context, device), Counters(cupti, context, device)]  # type: ignore[arg-type]
 
-    return Observer(machine, opened, seconds, limit_s=0.01)
+    return Observer(machine, opened, WaitBudget(seconds), limit_s=0.01)
 
 
 def observe_all(observer: Observer, subject: Subject = SUBJECT) -> int:
@@ -58,7 +58,6 @@ def test_one_launch_is_counted_and_then_one_for_each_pass() -> None:
     assert [len(observer.counts()), len(observer.counters())] == [1, 1]
     assert observer.notes() == []
     observer.close()
-    assert machine.closed
     assert cupti.said[-2] == "RangeProfilerDisable"
 
 
@@ -153,7 +152,7 @@ def test_a_library_that_is_missing_is_said_once() -> None:
     def opened(context: int, device: int) -> Sequence[Witness]:
         raise SamplerError("no CUPTI here")
 
-    observer = Observer(FakeMachine(), opened)
+    observer = Observer(FakeMachine(), opened, WaitBudget(math.inf))
     assert observe_all(observer) == 1
     (note,) = observer.notes()
     assert note.endswith(": no CUPTI here")
@@ -203,7 +202,6 @@ def test_a_device_that_has_faulted_ends_it() -> None:
 def test_the_time_is_bounded() -> None:
     observer = observer_of(cupti_of(), FakeMachine(), seconds=1e-9)
     assert observe_all(observer) == 1
-    assert observer.added_s > 0
     (note,) = observer.notes()
     assert "1e-09 s" in note
 

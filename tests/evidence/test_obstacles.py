@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profscope.evidence.cupti import injected_tool, other_profiler
-from profscope.evidence.obstacles import has_sys_admin, is_for_administrators
+from profscope.evidence.cupti import has_sys_admin, injected_tool, is_for_administrators, other_profiler
 
 CUPTI = "7f00-7f01 r-xp 0 00:00 1 /opt/torch/nvidia/cu13/lib/libcupti.so.13\n"
 

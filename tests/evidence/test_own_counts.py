@@ -15,7 +15,7 @@ import torch
 from profscope.dispatch.own_counts import stride
 from profscope.emulator import activate
 from profscope.emulator.launcher import Launch
-from profscope.evidence.own_counts.counting_ptx import COPIES
+from profscope.evidence.counting_ptx import COPIES
 from tests.kernels.add import add_kernel
 from tests.kernels.atomics import atomic_kernel
 from tests.kernels.cases import check

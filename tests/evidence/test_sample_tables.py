@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from profscope.errors import ToolchainError
 from profscope.evidence import sample_tables as module
-from profscope.evidence.sample_tables import sample_tables, with_samples
+from profscope.evidence.sample_tables import numbering, sample_tables
+from profscope.evidence.tables import evidence, with_evidence
 from profscope.profiles import Profile
 from profscope.schema import samples_frame
 from tests.support.captures import CAPTURES, captured
@@ -27,8 +28,8 @@ from tests.support.validation import validate
 
 @cache
 def sampled(name: str) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Two bare launches, and one that kept spans."""
-    return sample_tables([captured(name), captured(name), captured(name, 3, "spans")])
+    """Two launches of a configuration, and one of another."""
+    return sample_tables([captured(name), captured(name), captured(name, key="other")])
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -38,14 +39,14 @@ def test_every_sample_is_in_the_table_once(name: str) -> None:
     given = pd.Series(launch.rows["samples"].astype(np.int64))
     by_stall = given.groupby([launch.reasons[reason] for reason in launch.rows["reason"]]).sum()
     by_stall = by_stall[by_stall > 0]
-    for number, times in ((-1, 2), (3, 1)):
-        of_launch = table[table["launch"] == number]
+    for variant, times in ((0, 2), (1, 1)):
+        of_launch = table[table["variant"] == variant]
         assert (of_launch.groupby("stall")["samples"].sum() == times * by_stall).all()
         by_pc = of_launch.groupby("pc")["samples"].sum()
         assert (by_pc == times * given.groupby(launch.rows["pc"].astype(np.int64)).sum()).all()
     assert about["samples"] == 3 * launch.taken == table["samples"].sum()
     assert launch.rows["not_issued"].sum() > 0, "which are not added"
-    assert validate(Profile(launches=launch_table([3], [launch.kernel]), samples=table).tables) == []
+    assert validate(Profile(launches=launch_table([3], [launch.subject.kernel]), samples=table).tables) == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_what_is_known_of_samples(name: str) -> None:
     entries = about["binaries"]
     assert [(each["binary"], each["variant"], each["launches"]) for each in entries] == [
         ("bare", 0, 2),
-        ("spans", 0, 1),
+        ("bare", 1, 1),
     ]
     assert entries[1]["apart"] is None
     seen, expected = entries[0]["apart"]
@@ -119,12 +120,12 @@ def known() -> dict[str, list[dict[str, str]]]:
 
 def test_configurations_are_numbered_as_the_profile_has_them() -> None:
     launches = [captured("chase", key=key) for key in ("new", "second", "newer", "first")]
-    table, about = sample_tables(launches, known())
+    table, about = sample_tables(launches, numbering(known()))
     assert sorted(table["variant"].unique()) == [0, 1, 2, 3]
     keys = {each["key"]: each["variant"] for each in about["binaries"]}
     assert keys == {"first": 0, "second": 1, "new": 2, "newer": 3}
     other = Profile(metadata={"variants": {"chase_kernel": [{"key": "newer"}]}})
-    again = with_samples(other, table, about)
+    again = with_evidence(other, replace(evidence([], [], []), samples=(table, about)))
     assert again.metadata["sampler"]["binaries"][3] == {**about["binaries"][3], "variant": 0}
     assert again.samples["samples"][again.samples["variant"] == 0].sum() == captured("chase").taken
     assert set(again.samples["variant"]) == {0, 1, 2, 3}
@@ -138,7 +139,7 @@ def test_tables_get_samples_and_what_is_said_of_them() -> None:
     }
     table, about = sample_tables([replace(captured("chase", key="second"), in_callees=2)])
     assert set(table["variant"]) == {0}
-    tables = with_samples(Profile(metadata=metadata), table, about)
+    tables = with_evidence(Profile(metadata=metadata), replace(evidence([], [], []), samples=(table, about)))
     assert set(tables.samples["variant"]) == {1}
     first, note = tables.metadata["notes"]
     assert (first, note.startswith("chase_kernel: 2 samples ")) == ("first", True)
@@ -147,19 +148,17 @@ def test_tables_get_samples_and_what_is_said_of_them() -> None:
 
 
 def test_a_binary_that_cannot_be_read_has_samples_without_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, about = sample_tables(
-        [replace(captured("chase"), ptx="// another"), captured("chase", 3, "spans")]
-    )
-    bare = table[table["launch"] == -1]
+    table, about = sample_tables([captured("chase", ptx="// another"), captured("chase", key="other")])
+    bare = table[table["variant"] == 0]
     assert set(bare["line"]) == {0}
     assert (bare["pc"] == bare["blamed_pc"]).all()
     assert bare["samples"].sum() == captured("chase").taken
     (note,) = about["notes"]
     assert note.startswith("chase_kernel: samples have no lines: ")
     assert "PTX" in note
-    assert (table.loc[table["launch"] == 3, "line"] > 0).any()
+    assert (table.loc[table["variant"] == 1, "line"] > 0).any()
 
-    (note,) = sample_tables([replace(captured("chase"), cubin=b"")])[1]["notes"]
+    (note,) = sample_tables([captured("chase", cubin=b"")])[1]["notes"]
     assert note.startswith("chase_kernel: samples have no lines: ")
     assert "ELF" in note
 
@@ -198,7 +197,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 18), st.integers(0,
 
 
 @settings(max_examples=examples(15), deadline=None)
-@given(st.lists(st.tuples(ROWS, st.sampled_from([-1, 3, 4])), max_size=4))
+@given(st.lists(st.tuples(ROWS, st.sampled_from(range(3))), max_size=4))
 def test_whatever_is_sampled_is_in_the_table_once(
     launches: list[tuple[list[tuple[int, int, int]], int]],
 ) -> None:
@@ -211,10 +210,9 @@ def test_whatever_is_sampled_is_in_the_table_once(
             array[at]["pc"], array[at]["reason"], array[at]["samples"] = 16 * instruction, reason, samples
             array[at]["not_issued"] = samples // 2
             counts[number, 16 * instruction, chase.reasons[reason]] += samples
-        binary = "bare" if number == -1 else "spans"
-        sampled_launches.append(replace(chase, rows=array, launch=number, binary=binary))
-    table, about = sample_tables(sampled_launches)
-    seen = table.groupby(["launch", "pc", "stall"])["samples"].sum()
+        sampled_launches.append(replace(captured("chase", key=str(number)), rows=array))
+    table, about = sample_tables(sampled_launches, lambda _, key: int(key))
+    seen = table.groupby(["variant", "pc", "stall"])["samples"].sum()
     assert seen.to_dict() == {key: samples for key, samples in counts.items() if samples}
     assert about["samples"] == sum(counts.values())
     listed = launch_table([3, 4], ["chase_kernel"] * 2)

@@ -171,7 +171,7 @@ def test_samples_are_those_of_the_kernel_alone() -> None:
     witness = samples(FakeProbe((SUBJECT.function, "callee")))
     sampled(witness)
     (one,) = witness.results
-    assert (one.kernel, one.taken, one.in_callees, one.dropped) == (SUBJECT.kernel, 4_000, 4_000, 0)
+    assert (one.subject.kernel, one.taken, one.in_callees, one.dropped) == (SUBJECT.kernel, 4_000, 4_000, 0)
     assert one.rows["samples"].sum() == one.taken
 
 

@@ -20,7 +20,7 @@ from triton.runtime import _allocation
 import profscope
 from profscope.analysis.limits import RESOURCES
 from profscope.dispatch import own_counts
-from profscope.evidence.own_counts.loaded import LoadedKernel
+from profscope.dispatch.own_counts import LoadedKernel
 from tests.kernels.add import add_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.support.on_gpu import expected, launch_add

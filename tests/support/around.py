@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from profscope.around.event_tables import with_events
-from profscope.around.host_tables import with_host
+from profscope.around.host_tables import with_events, with_host
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, regular_profile
 

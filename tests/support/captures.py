@@ -8,27 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from profscope.evidence.subject import SampledLaunch
+from profscope.evidence.subject import SampledLaunch, Subject
 
 CAPTURES = ("attention", "chase", "layer_norm")
 _FOLDER = Path(__file__).parents[1] / "data" / "sampler"
 
 
-def captured(name: str, launch: int = -1, binary: str = "bare", key: str = "key") -> SampledLaunch:
-    """A launch of a kernel, bare, or said to be another."""
+def captured(name: str, **changed: Any) -> SampledLaunch:
+    """A launch of a kernel. changed: fields of its `Subject`."""
     capture = _capture(name)
+    function = str(capture["functions"][0])
+    fields = {"kernel": function, "key": "key", "shape": (), "function": function}
+    fields |= {"cubin": capture["cubin"].tobytes(), "ptx": str(capture["ptx"])}
     return SampledLaunch(
-        kernel=str(capture["functions"][0]),
-        variant_key=key,
-        launch=launch,
-        binary=binary,
+        subject=Subject(**fields | changed),
         period_log2=int(capture["period_log2"]),
         taken=int(capture["taken"]),
         dropped=int(capture["dropped"]),
         rows=capture["rows"],
         reasons=tuple(map(str, capture["reasons"])),
-        cubin=capture["cubin"].tobytes(),
-        ptx=str(capture["ptx"]),
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from profscope.device.backend import Backend
 from profscope.dispatch import observing, running
 from profscope.evidence import counts as counts_module
 from profscope.evidence import observer as observer_module
@@ -15,7 +14,6 @@ from profscope.evidence.counts import Counts
 from profscope.evidence.observer import Open
 from profscope.evidence.samples import Samples
 from profscope.evidence.subject import Subject, Witness
-from profscope.options import Options
 from tests.support.fake_cupti import CRC, FakeCupti, FakeMachine
 from tests.support.fake_sampler import FakeProbe
 
@@ -31,10 +29,7 @@ class FakeHardware(FakeMachine):
         self.probe = FakeProbe((*functions, "callee"))
 
     def installed(self, monkeypatch: pytest.MonkeyPatch) -> FakeHardware:
-        """In place of the GPU that there is not."""
-
-        def here(machine: Backend, options: Options) -> FakeHardware | str:
-            return self if observing.instruments(options) else ""
+        """In place of the GPU that there is not. Its kernels cannot count by themselves."""
 
         def open_witnesses(
             which: Sequence[str], added: Sequence[str], reload: Callable[[Subject], str]
@@ -50,7 +45,8 @@ class FakeHardware(FakeMachine):
 
             return opened
 
-        monkeypatch.setattr(running, "machine_here", here)
+        monkeypatch.setattr(running, "gpu_here", lambda machine, options: self)
+        monkeypatch.setattr(observing, "OwnCounts", lambda driver, budget: None)
         monkeypatch.setattr(observing, "open_witnesses", open_witnesses)
         monkeypatch.setattr(counts_module, "CONFIGURED", {})
         monkeypatch.setattr(observer_module, "injected_tool", lambda: "")

@@ -25,7 +25,7 @@ from triton.runtime.cache import triton_key
 triton_key()  # hashes all of Triton, once a process
 import profscope.commands.recorded_run, profscope.emulator.launcher, profscope.emulator.triton_patches
 import profscope.analysis.model.build, profscope.analysis.rules.diagnose, profscope.viewer.screen
-import profscope.decoding.assemble, profscope.evidence.emulated, profscope.traces.saving
+import profscope.decoding.assemble, profscope.evidence.tables, profscope.traces.saving
 import profscope.commands.run_session, profscope.sessions, profscope.traces.exporters.json
 import profscope.traces.perfetto.protobuf, tests.support.sessions
 from profscope.instrument_passes.passes import passes

@@ -34,7 +34,7 @@ def subject(name: str, **changed: Any) -> Subject:
 def counted(name: str, **changed: Any) -> CountedLaunch:
     entry = KERNELS[name]
     counts = {column: np.array(values, np.int64) for column, values in entry["counts"].items()}
-    return CountedLaunch(subject(name, **changed), np.array(entry["pcs"], np.int64), counts, 1)
+    return CountedLaunch(subject(name, **changed), np.array(entry["pcs"], np.int64), counts)
 
 
 def values(name: str, **changed: Any) -> CounterValues:

@@ -16,15 +16,15 @@ from profscope.emulator.machine.memory import GlobalMemory
 from profscope.emulator.program import Program, load
 from profscope.emulator.ptx_parser import parse
 from profscope.emulator.ptx_syntax import Instruction
-from profscope.evidence.own_counts.counting_ptx import COPIES, WORDS, CountingPtx, counting_ptx
-from profscope.evidence.own_counts.reading import Figures, counted_lines
+from profscope.evidence.counted_words import Figures, counted_lines
+from profscope.evidence.counting_ptx import COPIES, WORDS, CountingPtx, counting_ptx
 from tests.support.hardware import EMULATE, memory_of
 
 _COLUMNS = {"global": "sectors", "shared": "wavefronts"}
 
 
 class EmulatedKernel:
-    """As `evidence.own_counts.loaded.LoadedKernel`, of PTX in place of a cubin."""
+    """As `dispatch.own_counts.LoadedKernel`, of PTX in place of a cubin."""
 
     loaded = 0
 

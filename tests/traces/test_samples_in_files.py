@@ -29,12 +29,12 @@ SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
 @cache
 def all_evidence() -> Evidence:
     """What makes it takes a disassembler."""
-    return evidence([], [captured("chase"), captured("chase", 1, "spans")], [])
+    return evidence([], [captured("chase"), captured("chase", key="other")], [])
 
 
 @cache
 def sampled_profile() -> Profile:
-    table, sampler = sample_tables([captured("chase"), captured("chase", 1, "spans")])
+    table, sampler = sample_tables([captured("chase"), captured("chase", key="other")])
     return Profile.of(replace(SPANS, samples=table, metadata={**SPANS.metadata, "sampler": sampler}))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from profscope.analysis.line_rows import placed
 from profscope.analysis.source_code.annotated import Annotated, Line, annotate
-from profscope.evidence.sample_tables import sample_tables, with_samples
+from profscope.evidence.tables import evidence, with_evidence
 from profscope.profiles import Profile, load
 from profscope.viewer.source_view import render_annotated
 from tests.support.captures import captured as sampled_launch
@@ -144,9 +144,9 @@ def test_calls_are_folded_and_unfold(tmp_path: Path) -> None:
 
 def test_sass_stands_behind_the_lines_with_its_samples(tmp_path: Path) -> None:
     launch = sampled_launch("chase")
-    table, about = sample_tables([launch])
-    bare = Profile(launches=launch_table([0], [launch.kernel]), metadata={"tool": "profscope"})
-    profile = Profile.of(with_samples(bare.tables, table, about))
+    kernel = launch.subject.kernel
+    bare = Profile(launches=launch_table([0], [kernel]), metadata={"tool": "profscope"})
+    profile = Profile.of(with_evidence(bare.tables, evidence([], [launch], [])))
     (source,) = annotated(profile, "sass")
     assert source.samples == launch.taken
     code = [each for line in all_lines(source) for each in line.code]

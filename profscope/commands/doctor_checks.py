@@ -14,14 +14,21 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
-from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
+from profscope.commands.doctor import FAILED, MISSING, OK, REFUSED, Row
 from profscope.device.gpus import Gpu, driver_version, gpus
-from profscope.evidence.cupti import ADVICE, Library, SamplerError, injected_tool, library_path
+from profscope.evidence.cupti import (
+    ADVICE,
+    NOT_NVIDIA,
+    Library,
+    SamplerError,
+    injected_tool,
+    library_path,
+    occupied_by,
+)
 from profscope.evidence.driver import Driver
 from profscope.evidence.observer import open_witnesses
-from profscope.evidence.obstacles import NOT_NVIDIA, occupied_by
 from profscope.evidence.subject import Subject, Witness
-from profscope.experiments.worker_processes import Asker
+from profscope.experiments.worker_processes import serve
 from profscope.instrument_passes.passes import TRITONS
 from profscope.recording.diagnostics import one_line
 
@@ -31,13 +38,9 @@ _NOBODY: Final = Subject("", "", (), "", b"", "")  # of a launch whose evidence 
 _GIB: Final = 1 << 30
 
 
-def main() -> int:
+def main() -> None:
     """Serve the process that started this one, until it closes the pipe or is gone."""
-    doctor = Asker()
-    with contextlib.suppress(EOFError):
-        while True:
-            doctor.answer(asdict(checked(doctor.read())))
-    return 0
+    serve(lambda name: asdict(checked(name)))
 
 
 def checked(name: str) -> Row:
@@ -169,7 +172,7 @@ _CHECKS: Final[Mapping[str, Callable[[], Row]]] = {
     "torch": _of_torch,
     "cupti": _of_cupti,
     "gpu": _of_gpu,
-    "peaks": partial(_of_peaks, "profscope.device.known_peaks", "known_peaks"),
+    "peaks": partial(_of_peaks, "profscope.device.gpus", "known_peaks"),
     "measured peaks": partial(_of_peaks, "profscope.tuning.peaks", "measure_peaks"),
     **{name: partial(_tool, name) for name in ("ptxas", "nvdisasm", "cuobjdump")},
     **{name: partial(_witness, name) for name in ("counts", "samples", "counters")},

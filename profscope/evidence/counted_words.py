@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from profscope.binaries.rows import Row
 from profscope.emulator.machine.transactions import LINE, SECTOR
+from profscope.evidence.counting_ptx import COPIES, HIGH, Access, CountingPtx
 from profscope.evidence.metrics import COUNTS
-from profscope.evidence.own_counts.counting_ptx import COPIES, HIGH, Access, CountingPtx
 
 __all__ = ["Figures", "counted_lines", "counts_of"]
 

@@ -1,25 +1,67 @@
-"""All rows of `profscope doctor`, in order, and what follows from them."""
+"""`profscope doctor`: says what this machine allows. All rows, in order, and what follows from them."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
-import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from profscope.around.job import JOB, RANKS, SIZES
-from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
-from profscope.device.known_peaks import cache_folder
-from profscope.evidence.cupti import FORBIDDEN, TOOL_VARIABLES
-from profscope.evidence.obstacles import EMULATED, has_sys_admin, is_for_administrators, several_ranks
-from profscope.experiments.worker_processes import ask, end, start
+from profscope.device.gpus import cache_folder
+from profscope.errors import exit_status, run_command
+from profscope.evidence.cupti import (
+    EMULATED,
+    FORBIDDEN,
+    TOOL_VARIABLES,
+    has_sys_admin,
+    is_for_administrators,
+    several_ranks,
+)
+from profscope.experiments.worker_processes import Worker, WorkerError
 from profscope.version import __version__
 
-__all__ = ["SECTIONS", "VARIABLES", "answers", "environment", "rows", "to_do"]
+__all__ = [
+    "FAILED",
+    "MISSING",
+    "OK",
+    "REFUSED",
+    "SECTIONS",
+    "VARIABLES",
+    "Row",
+    "answers",
+    "as_json",
+    "as_text",
+    "environment",
+    "main",
+    "make_parser",
+    "rows",
+    "to_do",
+]
+
+OK: Final = "ok"
+MISSING: Final = "missing"  # not installed, or not in this machine
+REFUSED: Final = "refused"  # there, but this process may not use it
+FAILED: Final = "failed"  # there, but it does not work
+
+
+@dataclass(frozen=True)
+class Row:
+    """state: one of the above. text: for people. facts: the same as JSON values, for programs."""
+
+    state: str
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_ok(self) -> bool:
+        return self.state == OK
+
 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Installed": ("profscope", "python", "triton", "torch", "ptxas", "nvdisasm", "cuobjdump", "cupti"),
@@ -52,7 +94,7 @@ VARIABLES: Final[Mapping[str, str]] = {
 
 _INSTALLED: Final = ("triton", "torch", "ptxas", "nvdisasm", "cuobjdump", "cupti", "gpu")
 _WITNESSES: Final = ("counts", "samples", "counters")
-_CHECKS: Final = "from profscope.commands.doctor.checks import main; main()"
+_CHECKS: Final = "from profscope.commands.doctor_checks import main; main()"
 _LONGEST_S: Final = 120.0  # of a check: importing torch from a slow disk
 _TRIED: Final = ("8.", "9.0")  # how the compute capabilities begin that profscope was run on
 _INSTALL: Final = "pip install 'profscope[triton]'"
@@ -82,25 +124,15 @@ def rows(environ: Mapping[str, str] = os.environ, *, measures: bool = False) -> 
 def answers(names: Iterable[str], program: str = _CHECKS) -> dict[str, Row]:
     """What the checks of these names find, in a process that lasts until one of them ends it."""
     found: dict[str, Row] = {}
-    process = None
+    worker = Worker(program)
     for name in names:
-        process = process or start(program)
-        line = ask(process, name, _LONGEST_S)
-        if line is not None and line.endswith(b"\n"):
-            found[name] = Row(**json.loads(line))
-            continue
-        process.kill()
-        status, process = end(process), None
-        found[name] = Row(FAILED, f"no answer in {_LONGEST_S:g} s" if line is None else _why_ended(status))
-    if process is not None:
-        end(process)
+        try:
+            found[name] = Row(**worker.ask(name, _LONGEST_S))
+        except WorkerError as error:
+            found[name] = Row(FAILED, f"the check {error}")
+    worker.stop()
+    worker.close()
     return found
-
-
-def _why_ended(status: int) -> str:
-    if status < 0:
-        return f"the check crashed (signal {-status}, {signal.Signals(-status).name})"
-    return f"the check ended with status {status}"
 
 
 def _unusable(found: Mapping[str, Row], *needed: str) -> Row | None:
@@ -192,3 +224,73 @@ def to_do(found: Mapping[str, Row], environ: Mapping[str, str] = os.environ) -> 
     if untried:
         return f"nothing is missing, but profscope was never run on compute capability {untried[0]}"
     return "nothing is missing: `profscope run script.py` records with all evidence"
+
+
+_EPILOG: Final = f"""\
+examples:
+  profscope doctor --json | jq -r .to_do
+  profscope doctor --measure
+  profscope doctor --json | jq -r .rows.counters.state
+
+Each row is ok, missing (not in this machine), refused (this process may not
+use it) or failed. With --json: "rows" has by name its "state", "text" and
+"facts"; "environment" the variables that are set; "to_do" the last line.
+
+{exit_status("done, also if things are missing", "output that cannot be written")}
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    return run_command("profscope doctor", lambda: _doctor(words))
+
+
+def _doctor(words: Sequence[str]) -> int:
+    given = make_parser().parse_args(words)
+    found = rows(measures=given.measure)
+    written = as_json if given.json else as_text
+    sys.stdout.write(written(found, environment(), to_do(found)))
+    return 0
+
+
+def as_json(found: Mapping[str, Row], variables: Mapping[str, str], advice: str) -> str:
+    """The document of --json; see docs/hardware.md."""
+    told = {
+        name: {"state": row.state, "text": row.text, "facts": dict(row.facts)} for name, row in found.items()
+    }
+    document = {"rows": told, "environment": dict(variables), "to_do": advice}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def as_text(found: Mapping[str, Row], variables: Mapping[str, str], advice: str) -> str:
+    """The rows in their sections, with what is found below each other."""
+    width = max(map(len, [*found, *variables]))
+    lines = []
+    for title, names in SECTIONS.items():
+        lines += [
+            title,
+            *(f"  {name:{width}}  {found[name].state:7}  {found[name].text}" for name in names),
+            "",
+        ]
+    if variables:
+        lines += ["Environment", *(f"  {name:{width}}  {value}" for name, value in variables.items()), ""]
+    lines.append(f"To do: {advice}")
+    return "\n".join(lines) + "\n"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="profscope doctor",
+        description="Say what this machine allows, why findings may be missing, and what to do.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print the same as JSON, for programs")
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure what the first GPU does at most: bandwidth, latency, FLOPs; kept for later sessions",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser

@@ -1,1 +1,0 @@
-"""The command `profscope doctor`: what this machine allows, and what replaces what it does not."""
