@@ -23,8 +23,8 @@ _INDENT: Final = " " * 10
 
 
 def most_saved_first(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows in order of what they saved; last those that were not timed."""
-    return table.sort_values("saved_pct", ascending=False, kind="stable", na_position="last")
+    """The rows in order of what they saved, valid ones first; last those that were not timed."""
+    return table.sort_values(["valid", "saved_pct"], ascending=False, kind="stable", na_position="last")
 
 
 def experiments_text(
@@ -58,7 +58,7 @@ def _line(row: Any) -> str:
     between = f"({row['low_pct']:.0f} to {row['high_pct']:.0f})"
     told = "" if pd.isna(row["time_us"]) else f"{between:<14}"  # cycles are the same each time
     place = f"{row['op']} {source_text(row['file'], row['line'])}".rstrip()
-    doubt = "" if row["valid"] else f"  [{row['why_not']}]"
+    doubt = "" if row["valid"] else f"  [not valid: {row['why_not']}]"
     return f"{row['saved_pct']:6.1f} %  {told}{row['experiment']:<10}  {place}{doubt}"
 
 
