@@ -10,8 +10,7 @@ from profscope.emulator.costs import Cost
 from profscope.emulator.machine import access
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
-from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW
-from profscope.emulator.opcodes.table import Form, Meaning, elementwise, items, nothing, op
+from profscope.emulator.opcodes.table import Form, Meaning, items, nothing, op
 from profscope.emulator.ptx_syntax import Address, Operand
 
 __all__: list[str] = []
@@ -202,18 +201,6 @@ def ldmatrix(form: Form) -> Meaning:
         return parts if count > 1 else parts[0]
 
     return Meaning(function, [(t, "i32") for t in targets], [base], on_machine=True)
-
-
-@op("isspacep", "const global local shared param")
-def isspacep(form: Form) -> Meaning:
-    """p = whether the generic address a is one of the state space; constants and parameters have none here"""
-    windows = {
-        "global": (0, SHARED_WINDOW),
-        "shared": (SHARED_WINDOW, LOCAL_WINDOW),
-        "local": (LOCAL_WINDOW, 1 << 63),
-    }
-    low, high = windows.get(form.pick(*SPACES), (0, 0))
-    return elementwise(form, lambda a: (a >= low) & (a < high), "pred", "i64")
 
 
 for _names, _modifiers, _cost, _meaning in (
