@@ -163,7 +163,7 @@ class DecodedLaunch(Columns):
     ones included. grid_x, grid_y: CTAs of the grid, those of all clusters. records: clock words that were
     stored and not overwritten. dropped: clock columns of rows that a ring overwrote or that cannot be placed
     any more, each of which would have been a record had its code run; summed over warps. unmatched: spans
-    whose begin ran but whose end did not. anomalies: sentences about what did not fit the model, empty on a
+    that have one of their two clocks. anomalies: sentences about what did not fit the model, empty on a
     good buffer.
     payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
     are recorded. wait: for asynchronous
