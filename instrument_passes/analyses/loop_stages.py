@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.walk import LOOPS, constant_of, loop_body, recordable_blocks
 from profscope.instrument_passes.ir import Block, Op, scf
 from profscope.instrument_passes.ir.signature import element_type
+from profscope.instrument_passes.ops import info_of
 
 __all__ = ["STAGES", "Stage", "is_switched_on", "predicate_of", "stages"]
 

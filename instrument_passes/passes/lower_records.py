@@ -13,20 +13,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from profscope.instrument_passes.analyses.opclasses import uncovered
 from profscope.instrument_passes.analyses.places import Places, call_paths
 from profscope.instrument_passes.analyses.walk import kernel_of
 from profscope.instrument_passes.dialect import BUFFER
 from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import Module, Op, warp_specialize
 from profscope.instrument_passes.ir.tokens import quote, unquote
-from profscope.instrument_passes.lowering.area import Area, Program
 from profscope.instrument_passes.lowering.builder import SectionBuilder, fill_holes
 from profscope.instrument_passes.lowering.calls import expand_calls
+from profscope.instrument_passes.lowering.prologue import Area, Program
 from profscope.instrument_passes.lowering.unrecorded_body import can_have_one, join, without_records
 from profscope.instrument_passes.lowering.values import expand_values
 from profscope.instrument_passes.lowering.weave import weave_kernel, weave_partition
 from profscope.instrument_passes.manifest import ATTRIBUTE, Manifest, layout
+from profscope.instrument_passes.ops import uncovered
 from profscope.instrument_passes.passes import ALLOCATES, LOWERS, TRITONS, Pass, PassContext, register
 from profscope.instrument_passes.records import align
 from profscope.instrument_passes.scopes import notes_of

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, Final
 
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.walk import kernel_of, recordable_blocks, recordable_regions
 from profscope.instrument_passes.dialect import SpanIds, begin, end, is_record, payload
 from profscope.instrument_passes.ir import Block, Module, Op, Value, warp_specialize
 from profscope.instrument_passes.ir.tokens import quote
+from profscope.instrument_passes.ops import info_of
 from profscope.instrument_passes.passes import Pass, PassContext, register
 from profscope.instrument_passes.scopes import Marker, Site, add_notes, marker_of, sites_of
 

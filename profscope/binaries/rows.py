@@ -21,11 +21,11 @@ from profscope.binaries.listing import (
 )  # fmt: skip
 from profscope.binaries.ptx import Frame, Ptx, embedded, is_of, read_ptx
 from profscope.binaries.waits import waits_of
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.places import Place, Places, call_paths
 from profscope.instrument_passes.errors import IRError, ToolchainError
 from profscope.instrument_passes.functions import Function, checked, functions_in
 from profscope.instrument_passes.ir import Module, Op, parse
+from profscope.instrument_passes.ops import info_of
 from profscope.instrument_passes.toolchain import disassembled
 
 __all__ = [

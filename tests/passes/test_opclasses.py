@@ -12,7 +12,8 @@ import triton
 from triton._C.libtriton import ir
 from triton.compiler import make_backend
 
-from profscope.instrument_passes.analyses.opclasses import (
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.ops import (
     CLASSES,
     DEFAULT_CLASSES,
     OPS,
@@ -20,7 +21,6 @@ from profscope.instrument_passes.analyses.opclasses import (
     info_of,
     uncovered,
 )
-from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.passes.lower_records import manifest_of
 from profscope.instrument_passes.passes.op_spans import OpSpans
 from profscope.instrument_passes.pipeline import PassContext, parse_pipeline, run_pipeline
