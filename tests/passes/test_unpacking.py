@@ -11,8 +11,8 @@ from profscope.binaries.listing import read_listing
 from profscope.binaries.operands import access
 from profscope.emulator import activate
 from profscope.emulator.costs import COSTS, Cost
+from profscope.instrument_passes.llvm_ir import unpacked_late
 from profscope.instrument_passes.toolchain import built, disassembled
-from profscope.instrument_passes.unpacking import unpacked_late
 from profscope.options import Options
 from tests.kernels import aot
 from tests.kernels.spec import CUDA90, Spec
