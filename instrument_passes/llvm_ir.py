@@ -1,10 +1,10 @@
 """Corrects the LLVM IR that the optimiser has left of a kernel with records, in two ways.
 
 **It rounds as the bare kernel.** LLVM fuses the first operand of `a * b + c * d` into the addition, if that
-is a product, and so does not round it. Which one comes first, its `reassociate` pass decides by how many loads and how much
-inline assembly stand before the operands, clock reads included. An addition gives the same whichever comes
-first. So operands that are the other way round than in the bare kernel are put back. `contractions.py` tells
-from the PTX whether that was enough.
+is a product, and so does not round it. Which one comes first, its `reassociate` pass decides by how many
+loads and how much inline assembly stand before the operands, clock reads included. An addition gives the same
+whichever comes first. So operands that are the other way round than in the bare kernel are put back.
+`contractions.py` tells from the PTX whether that was enough.
 
 **The span of a load does not wait for its data.** Triton unpacks loaded data right behind the load, ahead of
 the clock read that ends its span. If that takes an instruction, the warp waits for the data before it reads
