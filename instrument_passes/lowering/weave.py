@@ -19,7 +19,7 @@ from profscope.instrument_passes.analyses.walk import (
     recordable_blocks,
 )
 from profscope.instrument_passes.dialect import BEGIN, END, PAYLOAD, is_record, record_id
-from profscope.instrument_passes.ir import Block, Op, Region, func, scf, warp_specialize
+from profscope.instrument_passes.ir import Block, Op, Region, flow
 from profscope.instrument_passes.ir.tokens import unquote
 from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick, hole
 from profscope.instrument_passes.lowering.prologue import Area, Identity, Program, allocate, find_area, set_up
@@ -238,7 +238,7 @@ class _Weaver:
                 arrival = arrivals.get(branch, first)  # nothing leads to a branch that has not arrived
                 return arrival.values[key]
 
-            state.values[key] = func.add_block_argument(block, "i32", passed)
+            state.values[key] = flow.add_block_argument(block, "i32", passed)
         return state
 
     def _block(self, block: Block, state: RowState) -> None:
@@ -278,7 +278,7 @@ class _Weaver:
             return
         frame, body, keys = self.frames[loop], loop_body(loop), self._counted_below(loop)
         frame.loop = state.open[-1] if state.open else -1
-        carried = scf.carry(loop, [state.values[key] for key in keys])
+        carried = flow.carry(loop, [state.values[key] for key in keys])
         counters = state.values | dict(zip(keys, carried.inside, strict=True))
         inner = RowState(dict(counters), list(state.open), frame=frame, row=self.module.fresh("ps_row"))
         self._block(body, inner)
@@ -286,7 +286,7 @@ class _Weaver:
         bumped = self.module.fresh("ps_count")
         carried.end.insert_before(f"{bumped} = arith.addi {inner.values[frame.index]}, {self.one} : i32")
         inner.values[frame.index] = bumped
-        scf.hand_on(loop, [inner.values[key] for key in keys])
+        flow.hand_on(loop, [inner.values[key] for key in keys])
         state.values.update(zip(keys, carried.behind, strict=True))
         frame.capacity = self._rows(loop, frame)
         before, within = self.rows.row_address(frame, counters[frame.index], inner.row)
@@ -327,7 +327,7 @@ class _Weaver:
         pairs += [(first.values[key], second.values[key]) for key in keys]
         if not pairs:
             return
-        results = scf.add_if_results(op, pairs)
+        results = flow.add_if_results(op, pairs)
         state.pending += [replace(each, value=name) for each, name in zip(recorded, results, strict=False)]
         state.values.update(zip(keys, results[len(recorded) :], strict=True))
 
@@ -344,7 +344,7 @@ class _Weaver:
         self.rows.flush(inner, terminator, everything=True)
         keys = _changed(state, [inner])
         if keys and in_loop(op):  # else nobody counts on
-            names = warp_specialize.add_results(op, ["i32"] * len(keys), [inner.values[key] for key in keys])
+            names = flow.add_yields(op, ["i32"] * len(keys), [inner.values[key] for key in keys])
             state.values.update(zip(keys, names, strict=True))
 
     def _call(self, op: Op, state: RowState) -> None:
@@ -355,7 +355,7 @@ class _Weaver:
         if keys:
             handed |= {identity.segment: "i64", identity.ring: "i32", identity.ring_mask: "i32"}
         inside = {key: self.module.fresh("ps_count") for key in keys}
-        func.add_arguments(
+        flow.add_arguments(
             callee,
             [*handed.items(), *((name, "i32") for name in inside.values())],
             {op: [*handed, *(state.values[key] for key in keys)]},
@@ -368,7 +368,7 @@ class _Weaver:
         constants = f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32"
         callee.regions[0].entry.prepend(constants, callee.loc_text)
         values = {end: [there[key] for key in keys] for end, there in inner.returned.items()}
-        (results,) = func.add_results(callee, ["i32"] * len(keys), values, [op])
+        (results,) = flow.add_returns(callee, ["i32"] * len(keys), values, [op])
         state.values.update(zip(keys, results, strict=True))
 
 
@@ -455,7 +455,7 @@ def _static_trips(loop: Op) -> int | None:
     """How often a scf.for with constant bounds iterates; None for any other loop."""
     if loop.name != "scf.for":
         return None
-    header = scf.read_for(loop)
+    header = flow.read_for(loop)
     bounds = [constant_of(loop, name) for name in (header.lower, header.upper, header.step)]
     if any(bound is None for bound in bounds):
         return None

@@ -17,7 +17,7 @@ from profscope.instrument_passes.analyses.places import Places, call_paths
 from profscope.instrument_passes.analyses.walk import kernel_of
 from profscope.instrument_passes.dialect import BUFFER
 from profscope.instrument_passes.errors import PassError
-from profscope.instrument_passes.ir import Module, Op, warp_specialize
+from profscope.instrument_passes.ir import Module, Op, flow
 from profscope.instrument_passes.ir.tokens import quote, unquote
 from profscope.instrument_passes.lowering.builder import SectionBuilder, fill_holes
 from profscope.instrument_passes.lowering.calls import expand_calls
@@ -95,8 +95,8 @@ class LowerRecords(Pass):
         weave_kernel(program, body, area)
         rest = iter(sections[1:])
         for op in specialised:
-            addresses = warp_specialize.add_capture(op, area.address, "i64")
-            flags = warp_specialize.add_capture(op, area.settled, "i32")
+            addresses = flow.add_capture(op, area.address, "i64")
+            flags = flow.add_capture(op, area.settled, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
                 weave_partition(program, next(rest), Area(address, flag), region)
         if bare:
@@ -143,7 +143,7 @@ def _numbers(name: str, texts: tuple[str, ...], bound: int) -> tuple[int, ...]:
 
 
 def _partition_warps(op: Op) -> list[int]:
-    return [partition.num_warps for partition in warp_specialize.partitions(op)]
+    return [partition.num_warps for partition in flow.partitions(op)]
 
 
 # allocate-buffer: the scratch allocation behind `profscope.buffer`, spelled as each Triton needs it.

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from profscope.instrument_passes.errors import IRError
-from profscope.instrument_passes.ir import Location, Module, Op, parse, scf, warp_specialize
+from profscope.instrument_passes.ir import Location, Module, Op, flow, parse
 from profscope.instrument_passes.ir.tokens import quote, tokenize, unquote
 from tests.kernels.spec import CUDA90
 from tests.support.corpus import printed, triton_module
@@ -161,7 +161,7 @@ def _read_everything(module: Module) -> None:
         assert len(op.operand_types) == len(op.operands)
         assert all(label.startswith("^") for label, _ in op.successors)
         assert all(key and value for key, value in op.attributes.items())
-        for read in (_location, scf.read_for, warp_specialize.partitions):
+        for read in (_location, flow.read_for, flow.partitions):
             with contextlib.suppress(IRError):
                 read(op)
 
