@@ -19,9 +19,9 @@ from triton.compiler import ASTSource
 import profscope
 from profscope.binaries import rows
 from profscope.binaries.listing import CLASSES, read_line_tables, read_listing, split
-from profscope.binaries.mapping import INSTRUCTION_DTYPES
 from profscope.binaries.operands import access
 from profscope.binaries.ptx import read_ptx
+from profscope.binaries.rows import INSTRUCTION_DTYPES
 from profscope.errors import ToolchainError
 from profscope.instrument_passes.toolchain import triton_version
 from tests.kernels import aot, corpus

@@ -14,8 +14,7 @@ import profscope
 from profscope.emulator.costs import COSTS, CTA_LAUNCH_CYCLES, STALLS, Cost, use_of
 from profscope.emulator.device import Device
 from profscope.emulator.driver import EmulatorDriver
-from profscope.emulator.translation.ordering import in_order, register_budget
-from profscope.emulator.translation.steps import Issue, Touches
+from profscope.emulator.translation.ordering import Issue, Touches, in_order, register_budget
 from tests.kernels.layer_norm import layer_norm_kernel
 from tests.kernels.reductions import row_sums_kernel
 from tests.support.ptx_kernel import run
