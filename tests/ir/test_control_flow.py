@@ -99,21 +99,6 @@ def test_counter_through_all_control_flow(text: str, module: Module, target: str
     assert all(line in after for line in kept if not line.strip().startswith(closing))
 
 
-@third_of_modules(2)
-def test_more_than_one_value_at_a_time(module: Module, target: str) -> None:
-    for op in [op for op in module.walk() if op.name in ("scf.for", "scf.if", "scf.while")]:
-        one, two = module.fresh(), module.fresh()
-        op.insert_before(f"{one} = arith.constant 1 : i32\n{two} = arith.constant 2 : i32")
-        if op.name == "scf.if":
-            results = flow.add_if_results(op, [(one, two), (two, two)])
-        else:
-            carried = flow.carry(op, [one, two])
-            flow.hand_on(op, carried.inside)
-            results = list(carried.behind)
-        assert [(value.name, value.type) for value in op.results[-2:]] == [(name, "i32") for name in results]
-    triton_module(str(module), target)
-
-
 LOOP = """\
 module {{
   tt.func @f(%n: i32, %z: i32) {{
