@@ -79,8 +79,6 @@ class Grid:
             "%tid.y": 0, "%tid.z": 0, "%ntid.x": self.warps * LANES, "%ntid.y": 1, "%ntid.z": 1,
             "%nctaid.x": self.size[0], "%nctaid.y": self.size[1], "%nctaid.z": self.size[2],
             "%nwarpid": self.device.model.warps_per_sm, "%nsmid": self.device.model.sm_count, "%gridid": 0,
-            "%cluster_ctaid.x": 0, "%cluster_ctaid.y": 0, "%cluster_ctaid.z": 0, "%cluster_nctaid.x": 1,
-            "%cluster_nctaid.y": 1, "%cluster_nctaid.z": 1, "%cluster_ctarank": 0, "%cluster_nctarank": 1,
             "%total_smem_size": self.shared_bytes, "%dynamic_smem_size": self.shared_bytes,
         }  # fmt: skip
         registers.update({name: np.full((1, 1, 1), value, np.int32) for name, value in numbers.items()})

@@ -43,7 +43,7 @@ def integer_kind(kind: str) -> str:
     ]
 
 
-@op("ld ldu", HINTS + " global shared local param const v2 v4 v8", cost=Cost.GLOBAL_LOAD)
+@op("ld ldu", HINTS + " global shared local param const v2 v4", cost=Cost.GLOBAL_LOAD)
 def ld(form: Form) -> Meaning:
     """d = memory at the address; narrow values are extended to the register by their type's sign"""
     space = space_of(form)
@@ -63,7 +63,7 @@ def ld(form: Form) -> Meaning:
     return Meaning(function, [(t, kind) for t in targets], [base], on_machine=True)
 
 
-@op("st", HINTS + " global shared local param v2 v4 v8", cost=Cost.STORE, results=0)
+@op("st", HINTS + " global shared local param v2 v4", cost=Cost.STORE, results=0)
 def st(form: Form) -> Meaning:
     """memory at the address = a"""
     space = space_of(form)
@@ -101,7 +101,7 @@ def atom(form: Form) -> Meaning:
     return read_modify_write(form, [(form.operands[0], form.kind)], base, offset, form.operands[2:])
 
 
-@op("red", HINTS + " global shared noftz async " + " ".join(ATOMICS), cost=Cost.STORE, results=0)
+@op("red", HINTS + " global shared noftz " + " ".join(ATOMICS), cost=Cost.STORE, results=0)
 def red(form: Form) -> Meaning:
     """memory = memory combined with a, as `atom` without its result"""
     base, offset = address(form, 0)
@@ -207,7 +207,7 @@ for _names, _modifiers, _cost, _meaning in (
     ("prefetch prefetchu", HINTS + " global", Cost.STORE, "nothing: there are no caches"),
     (
         "membar fence",
-        HINTS + " gl proxy async sc mbarrier_init",
+        HINTS + " gl sc",
         Cost.WAIT,
         "nothing: memory is sequentially consistent",
     ),

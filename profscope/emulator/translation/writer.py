@@ -39,8 +39,7 @@ SPECIAL_REGISTERS = frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
     + ["%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid"]
     + [f"%lanemask_{order}" for order in ("eq", "le", "lt", "ge", "gt")]
-    + [f"%cluster_{name}.{axis}" for name in ("ctaid", "nctaid") for axis in "xyz"]
-    + ["%cluster_ctarank", "%cluster_nctarank", "%total_smem_size", "%dynamic_smem_size"]
+    + ["%total_smem_size", "%dynamic_smem_size"]
 )
 UNITS = {
     Cost.MMA: "tensor", Cost.EXCHANGE: "exchange", Cost.SHARED_LOAD: "shared", Cost.MATRIX_LOAD: "shared",
