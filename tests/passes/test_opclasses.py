@@ -42,6 +42,7 @@ FOREIGN = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90
 """
 
 
+@pytest.mark.exhaustive
 def test_every_op_in_the_library_has_a_row(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Names of ops stand in libtriton as strings, some run together with what follows: try every prefix."""
     library = (Path(triton.__file__).parent / "_C" / "libtriton.so").read_bytes()
