@@ -18,8 +18,7 @@ from profscope.instrument_passes.contractions import Contractions, contractions_
 from profscope.instrument_passes.errors import IRError, ToolchainError
 from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.ir.tokens import unquote
-from profscope.instrument_passes.rounding import as_bare, is_ambiguous
-from profscope.instrument_passes.unpacking import unpacked_late
+from profscope.instrument_passes.llvm_ir import corrected
 
 __all__ = [
     "Binary",
@@ -289,16 +288,17 @@ def _stages(
     backend.add_stages(stages, options, Language.TRITON)
     metadata = {"target": gpu, **options.__dict__}
     left: dict[str, Any] = {}
+
+    def lower_bare() -> str:
+        return str(_stages(bare, target, ("llir",), warps, ctas)[0]["llir"])
+
     with scratch_lowering(triton_version()):
         try:
             result = parsed(text, context)
             for stage in names:
                 result = stages[stage](result, metadata)
-                if stage == "llir" and bare and is_ambiguous(str(result)):
-                    lowered, _ = _stages(bare, target, ("llir",), warps, ctas)
-                    result = as_bare(str(result), str(lowered[stage]))
                 if stage == "llir":
-                    result = unpacked_late(str(result))
+                    result = corrected(str(result), lower_bare if bare else None)
                 left[stage] = result
         except (RuntimeError, PTXASError) as error:
             raise ToolchainError(f"Triton cannot build the module: {error}") from error

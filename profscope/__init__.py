@@ -23,7 +23,7 @@ from profscope.version import __version__
 if TYPE_CHECKING:
     from profscope import errors
     from profscope.around.host_scopes import scope
-    from profscope.binaries.mapping import instructions
+    from profscope.binaries.rows import instructions
     from profscope.errors import DistrustWarning, EmptyProfileWarning, ProfscopeError
     from profscope.profiles import Profile, diff, load
     from profscope.sessions import Session, session
@@ -58,7 +58,7 @@ _HOMES = {
     "Session": "sessions",
     "diff": "profiles",
     "explain": "tuning.search",
-    "instructions": "binaries.mapping",
+    "instructions": "binaries.rows",
     "load": "profiles",
     "pause": "switches",
     "profile": "switches",

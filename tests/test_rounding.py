@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 import profscope
 from profscope.commands.opt import main
-from profscope.dispatch import recording_stages as rounding
-from profscope.instrument_passes import toolchain
+from profscope.instrument_passes import llvm_ir
 from profscope.instrument_passes.contractions import contractions_of, unlike_text
-from profscope.instrument_passes.rounding import as_bare, is_ambiguous
+from profscope.instrument_passes.llvm_ir import as_bare, is_ambiguous
 from profscope.options import Options
 from tests.kernels import aot, contraction
 from tests.kernels.corpus import specs
@@ -34,7 +33,7 @@ SAID = f"contraction_kernel: results may round differently than without a sessio
 @pytest.fixture
 def left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if additions could not be put back."""
-    monkeypatch.setattr(rounding, "as_bare", lambda text, bare: text)
+    monkeypatch.setattr(llvm_ir, "as_bare", lambda text, bare: text)
 
 
 def both(spec: Spec, target: str) -> tuple[str, str]:
@@ -195,7 +194,7 @@ def test_cost_says_so(
     for put_back in (True, False):
         with monkeypatch.context() as patch:
             if not put_back:
-                patch.setattr(toolchain, "as_bare", lambda text, bare: text)
+                patch.setattr(llvm_ir, "as_bare", lambda text, bare: text)
             assert main([str(file), "--cost", "-p", "kernel-span,op-spans"]) == 0
         lines = capfd.readouterr().out.splitlines()
         assert (f"results may round differently: {UNLIKE}" in lines) is not put_back

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.ir import Op
 from profscope.instrument_passes.ir.signature import element_type
+from profscope.instrument_passes.ops import info_of
 
 __all__ = ["GROUPS", "SCATTERED", "group_of"]
 

@@ -12,7 +12,7 @@ import re
 from typing import Final, NamedTuple
 
 from profscope.instrument_passes.errors import PassError
-from profscope.instrument_passes.ir import Block, Module, Op, warp_specialize
+from profscope.instrument_passes.ir import Block, Module, Op, flow
 from profscope.instrument_passes.ir.model import Value
 from profscope.instrument_passes.ir.signature import element_type, with_element
 from profscope.instrument_passes.ir.tokens import unquote
@@ -76,8 +76,8 @@ class Conditions:
         specialize = block.parent_op
         if specialize is None or specialize.name != "ttg.warp_specialize":
             return ""
-        names = warp_specialize.add_capture(specialize, self._sign(specialize), "i32")
-        for partition, name in zip(warp_specialize.partitions(specialize), names, strict=True):
+        names = flow.add_capture(specialize, self._sign(specialize), "i32")
+        for partition, name in zip(flow.partitions(specialize), names, strict=True):
             self._signs[partition.region.entry] = name
         return self._signs[block]
 

@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Final
 
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.values import ATOMICS, FOR_BOUNDS, POINTERS, WRITES
 from profscope.instrument_passes.ir.signature import element_type
+from profscope.instrument_passes.ops import info_of
 from profscope.instrument_passes.scopes import marker_of
 
 __all__ = ["Protected", "is_impure", "outside_effect", "why_refused"]

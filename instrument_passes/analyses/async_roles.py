@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from profscope.instrument_passes.analyses.walk import LOOPS, in_loop, program_of
-from profscope.instrument_passes.ir import Block, Op, Region, Value, scf
+from profscope.instrument_passes.ir import Block, Op, Region, Value, flow
 
 __all__ = ["PARTS", "Role", "barrier_of", "initial_value", "roles", "source_of", "started_on"]
 
@@ -203,12 +203,12 @@ def source_of(value: Value) -> Value | Op | None:
         if around is None:
             return None
         if around.name == "scf.for" and value.index > 0:
-            return around.resolve(scf.read_for(around).iter_args[value.index - 1][1])
+            return around.resolve(flow.read_for(around).iter_args[value.index - 1][1])
         if around.name == "ttg.warp_specialize":
             return around.resolve(around.operands[value.index])
         return None
     if owner.name == "scf.for":
-        return owner.resolve(scf.read_for(owner).iter_args[value.index][1])
+        return owner.resolve(flow.read_for(owner).iter_args[value.index][1])
     if owner.name == "scf.if":
         end = owner.regions[0].entry.terminator
         return None if end is None else end.resolve(end.operands[value.index])
@@ -288,7 +288,7 @@ def _argument(block: Block, index: int, depth: int) -> int | None:
     if around is None:
         return None
     if around.name == "scf.for":
-        loop = scf.read_for(around)
+        loop = flow.read_for(around)
         name = loop.lower if index == 0 else loop.iter_args[index - 1][1]
         return initial_value(around.resolve(name), depth + 1)
     if around.name == "ttg.warp_specialize":

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.walk import LOOPS, constant_of, loop_body, recordable_blocks
-from profscope.instrument_passes.ir import Block, Op, scf
+from profscope.instrument_passes.ir import Block, Op, flow
 from profscope.instrument_passes.ir.signature import element_type
+from profscope.instrument_passes.ops import info_of
 
 __all__ = ["STAGES", "Stage", "is_switched_on", "predicate_of", "stages"]
 
@@ -71,8 +71,8 @@ def _of_loop(block: Block, loop: Op, number: int) -> dict[Op, Stage]:
     ahead: dict[Op, int] = {}
     peeled = 0
     for op, earlier in copies.items():
-        bounds = [b for cmp in _comparisons(op) if (b := _bound(cmp, scf.read_for(loop).induction))]
-        upper = loop, scf.read_for(loop).upper
+        bounds = [b for cmp in _comparisons(op) if (b := _bound(cmp, flow.read_for(loop).induction))]
+        upper = loop, flow.read_for(loop).upper
         for whole in (upper, *_original_uppers(earlier[0], loop)):
             if any(_apart(whole, bound, loop) == len(earlier) for bound in bounds):
                 ahead[op] = len(earlier)
@@ -176,7 +176,7 @@ def _bound(comparison: Op, induction: str) -> tuple[Op, str] | None:
 def _original_uppers(first: Op, loop: Op) -> Iterator[tuple[Op, str]]:
     """The upper bound of the loop as it was, from the predicate of the op's copy for iteration 0: lower <
     upper. The pipeliner may have peeled the last iterations off since."""
-    lower = _linear(loop, scf.read_for(loop).lower)
+    lower = _linear(loop, flow.read_for(loop).lower)
     for comparison in _comparisons(first):
         left, right = comparison.operands
         if " sgt," in comparison.first_line:
@@ -189,7 +189,7 @@ def _original_uppers(first: Op, loop: Op) -> Iterator[tuple[Op, str]]:
 
 def _apart(upper: tuple[Op, str], bound: tuple[Op, str], loop: Op) -> int:
     """d of `bound = upper - d * step`, each a name and an op that uses it; 0 if that cannot be told."""
-    step = scf.read_for(loop).step
+    step = flow.read_for(loop).step
     size = constant_of(loop, step)
     if size is not None:
         (base, more), (same, less) = _linear(*upper), _linear(*bound)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from profscope.instrument_passes.analyses.async_roles import Role, barrier_of, source_of
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.places import is_drain
 from profscope.instrument_passes.analyses.walk import program_of
 from profscope.instrument_passes.ir import Op
 from profscope.instrument_passes.ir.signature import signature_range
+from profscope.instrument_passes.ops import info_of
 
 __all__ = ["Tile", "bytes_of", "flops_of", "landing_bytes", "phase_bytes", "tiles"]
 

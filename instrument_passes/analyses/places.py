@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from profscope.instrument_passes.analyses.async_roles import barrier_of, started_on
-from profscope.instrument_passes.analyses.opclasses import OPS, info_of
 from profscope.instrument_passes.analyses.walk import LOOPS
 from profscope.instrument_passes.functions import Function, function_name
 from profscope.instrument_passes.ir import Location, Module, Op
 from profscope.instrument_passes.manifest import PATH_SEPARATOR
+from profscope.instrument_passes.ops import OPS, info_of
 
 __all__ = [
     "Place",

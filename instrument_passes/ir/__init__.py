@@ -1,10 +1,10 @@
 """A small object model over Triton's printed TTGIR: read, walk, edit, print.
 
-What is not edited prints byte for byte as it was read, whatever op, dialect or attribute it is. `scf`,
-`warp_specialize` and `func` carry more values through control flow and calls.
+What is not edited prints byte for byte as it was read, whatever op, dialect or attribute it is. `flow`
+carries more values through control flow and calls.
 """
 
-from profscope.instrument_passes.ir import func, scf, warp_specialize
+from profscope.instrument_passes.ir import flow
 from profscope.instrument_passes.ir.edit import replace_uses
 from profscope.instrument_passes.ir.location import Caller, Location
 from profscope.instrument_passes.ir.model import Alias, Block, Module, Op, Region, Value
@@ -20,9 +20,7 @@ __all__ = [
     "Region",
     "Value",
     "check_structure",
-    "func",
+    "flow",
     "parse",
     "replace_uses",
-    "scf",
-    "warp_specialize",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from profscope.instrument_passes.errors import IRError
-from profscope.instrument_passes.ir import warp_specialize
+from profscope.instrument_passes.ir import flow
 from profscope.instrument_passes.ir.model import Alias, Block, Module, Op, Region
 from profscope.instrument_passes.ir.tokens import Token, tokenize
 
@@ -283,7 +283,7 @@ def _check_yields(branch: Op) -> None:
 def _check_captures(op: Op) -> None:
     """Each partition knows what it captures by a name of its own."""
     captured = len(op.operands)
-    for partition in warp_specialize.partitions(op):
+    for partition in flow.partitions(op):
         if len(partition.args) != captured:
             raise op.error(
                 f"expected {captured} arguments of partition {partition.index}, found {len(partition.args)}"

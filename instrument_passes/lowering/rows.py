@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from profscope.instrument_passes.ir import Block, Op
-from profscope.instrument_passes.lowering.area import Identity, Program
 from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending, hole
+from profscope.instrument_passes.lowering.prologue import Identity, Program
 from profscope.instrument_passes.manifest import Column
 
 __all__ = ["RowState", "RowWriter"]

@@ -17,8 +17,7 @@ from typing import Final
 from profscope.instrument_passes.dialect import BUFFER
 from profscope.instrument_passes.ir import Block, Module, Op, Region
 from profscope.instrument_passes.ir.tokens import tokenize, unquote
-from profscope.instrument_passes.lowering.area import Area, Program
-from profscope.instrument_passes.lowering.prologue import allocate, find_area
+from profscope.instrument_passes.lowering.prologue import Area, Program, allocate, find_area
 from profscope.instrument_passes.records import LaunchBits
 
 __all__ = ["can_have_one", "join", "without_records"]

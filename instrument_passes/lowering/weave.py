@@ -7,18 +7,22 @@ loop carries, a result of the branch, an argument of the block, and so on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from profscope.instrument_passes.analyses.walk import LOOPS, in_loop, loop_body
+from profscope.instrument_passes.analyses.walk import (
+    LOOPS,
+    constant_of,
+    in_loop,
+    loop_body,
+    recordable_blocks,
+)
 from profscope.instrument_passes.dialect import BEGIN, END, PAYLOAD, is_record, record_id
-from profscope.instrument_passes.ir import Block, Op, Region, func, scf, warp_specialize
+from profscope.instrument_passes.ir import Block, Op, Region, flow
 from profscope.instrument_passes.ir.tokens import unquote
-from profscope.instrument_passes.lowering.area import Area, Identity, Program
 from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick, hole
-from profscope.instrument_passes.lowering.flow import Plan, in_order, static_trips
-from profscope.instrument_passes.lowering.prologue import allocate, find_area, set_up
+from profscope.instrument_passes.lowering.prologue import Area, Identity, Program, allocate, find_area, set_up
 from profscope.instrument_passes.lowering.rows import RowState, RowWriter
 from profscope.instrument_passes.manifest import RESERVED, Column
 
@@ -32,7 +36,7 @@ _STATIC_RECORDS: Final = 1 << 13
 def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
     """The kernel's body: also allocates the buffer and writes the headers."""
     region = program.kernel.regions[0]
-    weaver = _Weaver(program, section, area, Plan(region, program.calls))
+    weaver = _Weaver(program, section, area, _Plan(region, program.calls))
     state = weaver.root()
     module, identity = program.module, weaver.identity
     buffer = module.fresh("ps_buffer")
@@ -50,7 +54,7 @@ def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
 
 def weave_partition(program: Program, section: SectionBuilder, area: Area, region: Region) -> None:
     """A warp-specialised partition; `area` was captured into it."""
-    weaver = _Weaver(program, section, area, Plan(region, program.calls))
+    weaver = _Weaver(program, section, area, _Plan(region, program.calls))
     if in_loop(region.parent):
         _weave_reentered(weaver, region)
         return
@@ -91,7 +95,7 @@ def _weave_reentered(weaver: _Weaver, region: Region) -> None:
 class _Weaver:
     """Lowers the records of one section to rows; appends to its builder."""
 
-    def __init__(self, program: Program, section: SectionBuilder, area: Area, plan: Plan) -> None:
+    def __init__(self, program: Program, section: SectionBuilder, area: Area, plan: _Plan) -> None:
         self.program = program
         self.module = program.module
         self.target = program.target
@@ -209,7 +213,7 @@ class _Weaver:
     def function(self, region: Region, entry: RowState) -> None:
         """The blocks of a function or partition body; early returns make several, joined or not."""
         arrivals: dict[str | None, dict[Op, RowState]] = {}
-        for block in in_order(region):
+        for block in _in_order(region):
             state = entry if block is region.entry else self._join(block, arrivals[block.label])
             self._block(block, state)
             terminator = block.terminator
@@ -234,7 +238,7 @@ class _Weaver:
                 arrival = arrivals.get(branch, first)  # nothing leads to a branch that has not arrived
                 return arrival.values[key]
 
-            state.values[key] = func.add_block_argument(block, "i32", passed)
+            state.values[key] = flow.add_block_argument(block, "i32", passed)
         return state
 
     def _block(self, block: Block, state: RowState) -> None:
@@ -274,7 +278,7 @@ class _Weaver:
             return
         frame, body, keys = self.frames[loop], loop_body(loop), self._counted_below(loop)
         frame.loop = state.open[-1] if state.open else -1
-        carried = scf.carry(loop, [state.values[key] for key in keys])
+        carried = flow.carry(loop, [state.values[key] for key in keys])
         counters = state.values | dict(zip(keys, carried.inside, strict=True))
         inner = RowState(dict(counters), list(state.open), frame=frame, row=self.module.fresh("ps_row"))
         self._block(body, inner)
@@ -282,7 +286,7 @@ class _Weaver:
         bumped = self.module.fresh("ps_count")
         carried.end.insert_before(f"{bumped} = arith.addi {inner.values[frame.index]}, {self.one} : i32")
         inner.values[frame.index] = bumped
-        scf.hand_on(loop, [inner.values[key] for key in keys])
+        flow.hand_on(loop, [inner.values[key] for key in keys])
         state.values.update(zip(keys, carried.behind, strict=True))
         frame.capacity = self._rows(loop, frame)
         before, within = self.rows.row_address(frame, counters[frame.index], inner.row)
@@ -298,7 +302,7 @@ class _Weaver:
 
     def _rows(self, loop: Op, frame: FrameBuilder) -> int:
         """Rows the loop will need, if that is static and within the limit; else 0, a ring."""
-        trips = static_trips(loop) if frame.parent == 0 else None
+        trips = _static_trips(loop) if frame.parent == 0 else None
         clocks = max(1, sum(column.kind == "clock" for column in frame.columns))
         return trips if trips is not None and trips * clocks <= _STATIC_RECORDS else 0
 
@@ -323,7 +327,7 @@ class _Weaver:
         pairs += [(first.values[key], second.values[key]) for key in keys]
         if not pairs:
             return
-        results = scf.add_if_results(op, pairs)
+        results = flow.add_if_results(op, pairs)
         state.pending += [replace(each, value=name) for each, name in zip(recorded, results, strict=False)]
         state.values.update(zip(keys, results[len(recorded) :], strict=True))
 
@@ -340,7 +344,7 @@ class _Weaver:
         self.rows.flush(inner, terminator, everything=True)
         keys = _changed(state, [inner])
         if keys and in_loop(op):  # else nobody counts on
-            names = warp_specialize.add_results(op, ["i32"] * len(keys), [inner.values[key] for key in keys])
+            names = flow.add_yields(op, ["i32"] * len(keys), [inner.values[key] for key in keys])
             state.values.update(zip(keys, names, strict=True))
 
     def _call(self, op: Op, state: RowState) -> None:
@@ -351,7 +355,7 @@ class _Weaver:
         if keys:
             handed |= {identity.segment: "i64", identity.ring: "i32", identity.ring_mask: "i32"}
         inside = {key: self.module.fresh("ps_count") for key in keys}
-        func.add_arguments(
+        flow.add_arguments(
             callee,
             [*handed.items(), *((name, "i32") for name in inside.values())],
             {op: [*handed, *(state.values[key] for key in keys)]},
@@ -364,10 +368,96 @@ class _Weaver:
         constants = f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32"
         callee.regions[0].entry.prepend(constants, callee.loc_text)
         values = {end: [there[key] for key in keys] for end, there in inner.returned.items()}
-        (results,) = func.add_results(callee, ["i32"] * len(keys), values, [op])
+        (results,) = flow.add_returns(callee, ["i32"] * len(keys), values, [op])
         state.values.update(zip(keys, results, strict=True))
 
 
 def _changed(before: RowState, after: Sequence[RowState]) -> list[int]:
     """Keys of the values that have another name in any of the states."""
     return [key for key, name in before.values.items() if any(s.values[key] != name for s in after)]
+
+
+# The order in which a warp program runs, and which of its loops hold records.
+
+
+def _in_order(region: Region) -> list[Block]:
+    """The blocks that can be reached, each behind all that lead to it."""
+    labelled = {block.label: block for block in region.blocks[1:]}
+    order: list[Block] = []
+    under_way: list[Block] = []
+
+    def visit(block: Block) -> None:
+        under_way.append(block)
+        for label, _ in block.terminator.successors if block.terminator is not None else ():
+            following = labelled.get(label, region.entry)
+            if following in under_way:
+                raise block.ops[-1].error("branches back; loops of branches are not supported")
+            if following not in order:
+                visit(following)
+        order.append(under_way.pop())
+
+    visit(region.entry)
+    return order[::-1]
+
+
+class _Plan:
+    """Of a region that is the body of the kernel or of a warp-specialised partition.
+
+    calls: by call, the function that only this call calls, which counts as if it stood there. loops: those
+    that hold records, in program order, each with the innermost one of them around it; None where there is
+    none.
+    """
+
+    def __init__(self, region: Region, calls: Mapping[Op, Op]) -> None:
+        self.calls = calls
+        self.loops: dict[Op, Op | None] = {}
+        for block in region.blocks:
+            self._add(block, None)
+
+    def below(self, op: Op) -> list[Op]:
+        """The loops with records at and below an op."""
+        return [inner for inner in self._walk(op) if inner in self.loops]
+
+    def _add(self, block: Block, around: Op | None) -> None:
+        loops = [op for top in block.ops for op in self._outermost_loops(top)]
+        for loop in loops:
+            mine = list(recordable_blocks(loop, into_partitions=False))
+            if not any(is_record(op) for inner in mine for op in inner.ops):
+                continue
+            self.loops[loop] = around
+            for inner in mine:
+                if inner.parent_op is loop:
+                    self._add(inner, loop)
+
+    def _outermost_loops(self, op: Op) -> list[Op]:
+        """Loops at or below `op` that are in no other loop below it; partitions are other warps' affair."""
+        if op.name in LOOPS:
+            return [op]
+        if op.name == "ttg.warp_specialize":
+            inside = [op.regions[0].entry]
+        elif op.name == "scf.if":
+            inside = [region.entry for region in op.regions]
+        elif op in self.calls:
+            inside = self.calls[op].regions[0].blocks
+        else:
+            return []
+        return [loop for block in inside for inner in block.ops for loop in self._outermost_loops(inner)]
+
+    def _walk(self, op: Op) -> Iterator[Op]:
+        """The op and all below it, in the functions it calls too."""
+        for inner in op.walk():
+            yield inner
+            if inner in self.calls:
+                yield from self._walk(self.calls[inner])
+
+
+def _static_trips(loop: Op) -> int | None:
+    """How often a scf.for with constant bounds iterates; None for any other loop."""
+    if loop.name != "scf.for":
+        return None
+    header = flow.read_for(loop)
+    bounds = [constant_of(loop, name) for name in (header.lower, header.upper, header.step)]
+    if any(bound is None for bound in bounds):
+        return None
+    lower, upper, step = (int(bound) for bound in bounds if bound is not None)
+    return max(0, -(-(upper - lower) // step)) if step > 0 else None

@@ -13,20 +13,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from profscope.instrument_passes.analyses.opclasses import uncovered
 from profscope.instrument_passes.analyses.places import Places, call_paths
 from profscope.instrument_passes.analyses.walk import kernel_of
 from profscope.instrument_passes.dialect import BUFFER
 from profscope.instrument_passes.errors import PassError
-from profscope.instrument_passes.ir import Module, Op, warp_specialize
+from profscope.instrument_passes.ir import Module, Op, flow
 from profscope.instrument_passes.ir.tokens import quote, unquote
-from profscope.instrument_passes.lowering.area import Area, Program
 from profscope.instrument_passes.lowering.builder import SectionBuilder, fill_holes
 from profscope.instrument_passes.lowering.calls import expand_calls
+from profscope.instrument_passes.lowering.prologue import Area, Program
 from profscope.instrument_passes.lowering.unrecorded_body import can_have_one, join, without_records
 from profscope.instrument_passes.lowering.values import expand_values
 from profscope.instrument_passes.lowering.weave import weave_kernel, weave_partition
 from profscope.instrument_passes.manifest import ATTRIBUTE, Manifest, layout
+from profscope.instrument_passes.ops import uncovered
 from profscope.instrument_passes.passes import ALLOCATES, LOWERS, TRITONS, Pass, PassContext, register
 from profscope.instrument_passes.records import align
 from profscope.instrument_passes.scopes import notes_of
@@ -95,8 +95,8 @@ class LowerRecords(Pass):
         weave_kernel(program, body, area)
         rest = iter(sections[1:])
         for op in specialised:
-            addresses = warp_specialize.add_capture(op, area.address, "i64")
-            flags = warp_specialize.add_capture(op, area.settled, "i32")
+            addresses = flow.add_capture(op, area.address, "i64")
+            flags = flow.add_capture(op, area.settled, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
                 weave_partition(program, next(rest), Area(address, flag), region)
         if bare:
@@ -143,7 +143,7 @@ def _numbers(name: str, texts: tuple[str, ...], bound: int) -> tuple[int, ...]:
 
 
 def _partition_warps(op: Op) -> list[int]:
-    return [partition.num_warps for partition in warp_specialize.partitions(op)]
+    return [partition.num_warps for partition in flow.partitions(op)]
 
 
 # allocate-buffer: the scratch allocation behind `profscope.buffer`, spelled as each Triton needs it.

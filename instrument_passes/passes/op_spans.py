@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from profscope.instrument_passes.analyses.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from profscope.instrument_passes.analyses.walk import kernel_of, recordable_blocks
 from profscope.instrument_passes.ir import Module, Op, Value
 from profscope.instrument_passes.ir.signature import element_type
+from profscope.instrument_passes.ops import DEFAULT_CLASSES, SPANNABLE, info_of
 from profscope.instrument_passes.passes import Pass, PassContext, register
 from profscope.instrument_passes.scopes import add_notes
 from profscope.instrument_passes.spans import Spans

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, Final
 
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.walk import kernel_of, recordable_blocks, recordable_regions
 from profscope.instrument_passes.dialect import SpanIds, begin, end, is_record, payload
-from profscope.instrument_passes.ir import Block, Module, Op, Value, warp_specialize
+from profscope.instrument_passes.ir import Block, Module, Op, Value, flow
 from profscope.instrument_passes.ir.tokens import quote
+from profscope.instrument_passes.ops import info_of
 from profscope.instrument_passes.passes import Pass, PassContext, register
 from profscope.instrument_passes.scopes import Marker, Site, add_notes, marker_of, sites_of
 
@@ -224,7 +224,7 @@ class _Placer:
         value = None if outside is None else _given(outside)
         if value is None:
             return None
-        names = warp_specialize.add_capture(around, value.name, value.type)
+        names = flow.add_capture(around, value.name, value.type)
         return Value(names[around.regions.index(region) - 1], value.type, held.owner, -1)
 
     def _drop_assembly(self) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from profscope.instrument_passes.analyses.opclasses import SPANNABLE, OpInfo, info_of
 from profscope.instrument_passes.analyses.places import Places, is_library, op_name
 from profscope.instrument_passes.analyses.walk import kernel_of, recordable_blocks
 from profscope.instrument_passes.dialect import END, VALUES, SpanIds, begin, end, values
 from profscope.instrument_passes.ir import Location, Module, Op
 from profscope.instrument_passes.ir.signature import element_type, with_element
 from profscope.instrument_passes.manifest import VALUES_OF
+from profscope.instrument_passes.ops import SPANNABLE, OpInfo, info_of
 from profscope.instrument_passes.passes import Pass, PassContext, register
 
 __all__ = ["ValueProbe"]

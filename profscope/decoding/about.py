@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from profscope.decoding.bundles import TimedBundle
 from profscope.decoding.gaps import KIND as GAP
-from profscope.instrument_passes.analyses.opclasses import OPS
 from profscope.instrument_passes.manifest import Span
+from profscope.instrument_passes.ops import OPS
 from profscope.instrument_passes.records import MAX_STAMPED
 from profscope.instrument_passes.selection import FEWEST
 

@@ -180,7 +180,7 @@ def _notes(kernel: str, launches: Sequence[TimedBundle]) -> list[str]:
         )
     unmatched = sum(each.unmatched for each in decoded)
     if unmatched:
-        notes.append(f"{kernel}: {unmatched} spans began but did not end and are left out")
+        notes.append(f"{kernel}: {unmatched} spans lack their beginning or their end and are left out")
     notes += selection_notes(launches)
     notes += unfinished_notes(launches)
     unpaired = sum(each.unpaired for each in decoded)

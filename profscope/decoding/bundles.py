@@ -289,13 +289,11 @@ def _places(found: Found, recorded: Recorded, model: DecodedLaunch) -> tuple[Int
 
 
 def _holds(layout: Layout, model: DecodedLaunch, order: Ints) -> bool:
-    """Whether in every CTA no span ends before it begins, and the spans of a warp begin in this order: where
-    spans were put between others, those that begin together have to be in order of their sites."""
-    site, warp = model.span[order], model.warp[order]
+    """Whether in every CTA no span ends before it begins, and the spans of a warp begin in this order: not
+    together, where spans were put between others."""
+    warp = model.warp[order]
     other_warp = warp[1:] != warp[:-1]
-    apart = (site[1:] < site[:-1]) | ((site[1:] == site[:-1]) & (order[1:] < order[:-1]))
-    if model.wait is None:
-        apart[:] = False
+    apart = order[1:] < order[:-1]
     for part in layout.parts(whole=True):
         begin, end = layout.clocks(part, layout.words(part))
         if (end < begin).any():

@@ -21,7 +21,7 @@ from profscope.decoding.areas import (
     segments,
     words_of_areas,
 )
-from profscope.decoding.columns import INSTEAD, Clocks, Recorded, Zeros, fill, find_zeros, spread
+from profscope.decoding.columns import Clocks, Recorded, fill, spread
 from profscope.decoding.decoded import Apart, DecodedLaunch, Payload, SeveralLaunches
 from profscope.decoding.gaps import with_gaps
 from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
@@ -47,7 +47,6 @@ class Found:
     ctas: npt.NDArray[np.void]
     of: Ints
     clocks: Clocks
-    zeros: list[Zeros]
     sections: list[Wrote]
     patterns: Patterns
     recorded: Recorded
@@ -102,13 +101,9 @@ def _find(launch: LaunchBuffer, words: Words, manifest: Manifest, of: Ints) -> F
     ctas, ring_log2 = launch.ctas, launch.bits.ring_log2
     clocks = Clocks(ctas)
     sections = _sections(words, ctas, manifest, ring_log2)
-    zeros = _zeros(words, sections, manifest, clocks)
-    if any(len(each.place) for each in zeros):
-        words = _without(zeros, words)
-        sections = _sections(words, ctas, manifest, ring_log2)
     patterns = join([with_gaps(part) for part in _patterns(sections, manifest)])
     recorded = _recorded(sections, ctas, manifest, patterns)
-    return Found(launch.header, manifest, words, ctas, of, clocks, zeros, sections, patterns, recorded)
+    return Found(launch.header, manifest, words, ctas, of, clocks, sections, patterns, recorded)
 
 
 def spans_of(found: Found, recorded: Recorded, apart: Apart | None = None) -> DecodedLaunch:
@@ -122,7 +117,7 @@ def spans_of(found: Found, recorded: Recorded, apart: Apart | None = None) -> De
         records=sum(int(each.rows.records[each.shapes.of].sum()) for each in sections),
         dropped=sum(int(each.rows.dropped[each.shapes.of].sum()) for each in sections),
         unmatched=int(patterns.unmatched[found.recorded.pattern].sum()),
-        anomalies=_anomalies(backwards, found.clocks, found.zeros, found.manifest),
+        anomalies=_anomalies(backwards, found.clocks, found.manifest),
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
         idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
         recorded=recorded,
@@ -156,24 +151,6 @@ def _sections(words: Words, ctas: npt.NDArray[np.void], manifest: Manifest, ring
         rows = find_rows(one_each, manifest, section, ring_log2)
         sections.append(Wrote(warps, alike, one_each, rows))
     return sections
-
-
-def _zeros(words: Words, sections: list[Wrote], manifest: Manifest, clocks: Clocks) -> list[Zeros]:
-    """Clocks of 0, section by section; there are none unless a CTA's clock passed a multiple of 2^32."""
-    if not clocks.wraps.any():
-        return []
-    return [
-        find_zeros(words, section, each, clocks)
-        for section, each in zip(manifest.sections, sections, strict=True)
-    ]
-
-
-def _without(zeros: list[Zeros], words: Words) -> Words:
-    """The segments with clocks that are not 0."""
-    words = words.copy()
-    for each in zeros:
-        words[each.area, each.segment, each.place] = INSTEAD
-    return words
 
 
 def _several(
@@ -219,14 +196,8 @@ def _recorded(
     )
 
 
-def _anomalies(backwards: int, clocks: Clocks, zeros: list[Zeros], manifest: Manifest) -> tuple[str, ...]:
+def _anomalies(backwards: int, clocks: Clocks, manifest: Manifest) -> tuple[str, ...]:
     said = []
-    doubtful = sum(each.doubtful for each in zeros)
-    if doubtful:
-        said.append(
-            f"in {doubtful} warps of kernel {manifest.kernel} a mark may be missing: where the low half of "
-            "the clock is 0, its record looks like none"
-        )
     if backwards:
         said.append(f"{backwards} spans of kernel {manifest.kernel} end before they start")
     if clocks.ambiguous:

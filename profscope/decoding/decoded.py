@@ -32,7 +32,6 @@ __all__ = [
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
 Words = npt.NDArray[np.uint32]
-Flags = npt.NDArray[np.bool_]
 
 # Spans of a part: what is at hand of them should stay in a core's own cache.
 PART_SPANS: Final = 1 << 16
@@ -163,7 +162,7 @@ class DecodedLaunch(Columns):
     ones included. grid_x, grid_y: CTAs of the grid, those of all clusters. records: clock words that were
     stored and not overwritten. dropped: clock columns of rows that a ring overwrote or that cannot be placed
     any more, each of which would have been a record had its code run; summed over warps. unmatched: spans
-    whose begin ran but whose end did not. anomalies: sentences about what did not fit the model, empty on a
+    that have one of their two clocks. anomalies: sentences about what did not fit the model, empty on a
     good buffer.
     payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
     are recorded. wait: for asynchronous
@@ -209,40 +208,19 @@ class DecodedLaunch(Columns):
 def time_order(decoded: DecodedLaunch) -> Ints | slice:
     """The spans by launch, CTA, warp, start.
 
-    A slice where they stand in that order already, as they do where clocks were read in program order. Else
-    ties (shared clock reads) are ordered by site, as numbered in program order, in the launches that are not
-    in order.
+    A slice where they stand in that order already, as they do where clocks were read in program order. Spans
+    that start together stay in the order in which they stand.
     """
     if _in_time_order(decoded):
         return slice(None)
     start = decoded.start_cycle - decoded.start_cycle.min()
-    site: npt.NDArray[np.integer[Any]] = decoded.span
-    if decoded.several:
-        site = np.where(_not_in_time_order(decoded)[decoded.cta // decoded.several.apart.ctas], site, 0)
-    bits = [int(a.max()).bit_length() for a in (decoded.cta, decoded.warp, start, site)]
+    bits = [int(a.max()).bit_length() for a in (decoded.cta, decoded.warp, start)]
     if sum(bits) > 63:
-        return np.lexsort((site, start, decoded.warp, decoded.cta))
+        return np.lexsort((start, decoded.warp, decoded.cta))
     key = decoded.cta.astype(np.int64)
-    for values, width in zip((decoded.warp, start, site), bits[1:], strict=True):
+    for values, width in zip((decoded.warp, start), bits[1:], strict=True):
         key = (key << width) | values
     return np.argsort(key, kind="stable")
-
-
-def _not_in_time_order(decoded: DecodedLaunch) -> Flags:
-    """Of several launches, those whose spans do not stand in order as they come."""
-    several = decoded.several
-    assert several is not None
-    launch = decoded.cta // several.apart.ctas
-    by_launch = np.argsort(launch, kind="stable")
-    launch = launch[by_launch]
-    good, equal = launch[:-1] != launch[1:], np.ones(len(launch) - 1, bool)
-    for column in (decoded.cta, decoded.warp, decoded.start_cycle):
-        before, after = column[by_launch[:-1]], column[by_launch[1:]]
-        good |= equal & (before < after)
-        equal &= before == after
-    wrong = np.zeros(several.apart.launches, bool)
-    wrong[launch[:-1][~(good | equal)]] = True
-    return wrong
 
 
 def _in_time_order(decoded: DecodedLaunch) -> bool:

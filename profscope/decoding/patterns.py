@@ -49,7 +49,7 @@ class Patterns:
 
     sites: what `site` counts. first: per pattern, its first span here, and one more; site; begin, end: places
     of words in the segment; iteration; parent: position in the pattern, -1 at a root; depth. unmatched: per
-    pattern, spans that began and did not end. idle: spans for iterations that their loop did not have,
+    pattern, spans that have one of their two clocks. idle: spans for iterations that their loop did not have,
     positions here. lost: the rows that are gone.
     """
 
@@ -198,8 +198,10 @@ class _Finder:
         began = self._written(span.frame, span.begin)
         ended, end = self._end(span, frame)
         if span.ran >= 0:
-            began = began & self._written(span.frame, span.ran)
-        self.unmatched += np.bincount(rows.warp[began & ~ended], minlength=self.warps)
+            ran = self._written(span.frame, span.ran)
+            began, ended = began & ran, ended & ran
+        # Cut short; or, once in 2^32 clock reads, one of the two was 0 and looks as if its code had not run.
+        self.unmatched += np.bincount(rows.warp[began != ended], minlength=self.warps)
         valid, above = began & ended, None
         if span.parent >= 0:
             valid_above = self.sites[span.parent].valid
@@ -294,9 +296,9 @@ class _Finder:
         began, start = self._written(frame.index, span.begin), rows.place + np.int32(span.begin)
         loop_ended, loop_end = self._end(self.section.spans[frame.loop], self.section.frames[frame.parent])
         ended, end = loop_ended[rows.instance], loop_end[rows.instance]
-        follows = (rows.instance[1:] == rows.instance[:-1]) & began[1:]
+        follows = rows.instance[1:] == rows.instance[:-1]
         np.copyto(end[:-1], start[1:], where=follows)
-        ended[:-1] |= follows
+        np.copyto(ended[:-1], began[1:], where=follows)
         return ended, end
 
     def _worked_for(self, span: Span, *, lost: bool) -> tuple[Ints, Ints] | None:

@@ -14,10 +14,10 @@ from profscope.errors import CompileError, ScopeError
 from profscope.instrument_passes.errors import InstrumentError
 from profscope.instrument_passes.functions import Function, checked, functions_in
 from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.llvm_ir import corrected
 from profscope.instrument_passes.passes import PassContext
 from profscope.instrument_passes.passes.scope_spans import ScopeSpans
 from profscope.instrument_passes.pipeline import run_pipeline
-from profscope.instrument_passes.rounding import as_bare, is_ambiguous
 from profscope.instrument_passes.scopes import (
     MARKER,
     tag_scopes,
@@ -26,7 +26,6 @@ from profscope.instrument_passes.scopes import (
     without_scopes,
 )
 from profscope.instrument_passes.toolchain import parsed, rejection, triton_version
-from profscope.instrument_passes.unpacking import unpacked_late
 from profscope.language import RECORDING
 from profscope.options import Options
 
@@ -108,10 +107,8 @@ class _Compilation:
             describe(metadata, manifest)
         if not isinstance(lowered, str):
             return lowered
-        # Where additions may be rounded in either way, the bare kernel is lowered too, and says which.
-        if self._bare is not None and is_ambiguous(lowered):
-            lowered = as_bare(lowered, str(self._make["llir"](self._bare(), before)))
-        return unpacked_late(lowered)
+        bare = self._bare
+        return corrected(lowered, bare and (lambda: str(self._make["llir"](bare(), before))))
 
     def _noted(self, module: Any) -> Any:
         """A module before any optimisation, with its scopes noted in the locations of their ops."""

@@ -15,11 +15,10 @@ __all__ = ["activate", "active", "describe", "say_how"]
 
 
 @contextmanager
-def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]:
+def activate(*, sm_count: int = 16) -> Iterator[Any]:
     """Make the emulator Triton's active driver; the one before is active again afterwards, whatever happens.
 
     A fresh device is switched on: the same launches take the same cycles each time. Yields the driver.
-    `check_shared` makes a kernel fail where it reads shared memory that was never written or races for it.
     Raises OptionError for a wrong `sm_count` (1 to 1024).
     """
     from triton import backends
@@ -30,7 +29,7 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
     from profscope.emulator.driver import EmulatorDriver
     from profscope.emulator.triton_patches import patched
 
-    emulator = EmulatorDriver(Device(Model(sm_count=sm_count, check_shared=check_shared)))
+    emulator = EmulatorDriver(Device(Model(sm_count=sm_count)))
     before = driver._active  # None if no driver was needed yet: asking for it would create the default one
     missing = BACKEND_NAME not in backends.backends  # profscope is importable but not installed
     if missing:

@@ -86,7 +86,7 @@ _SLOTS: Final[tuple[tuple[str, Mapping[str, int]], ...]] = (
     (r"(add|sub|mul|fma|mad|neg)\..*f(16|32)(x2)?", {"fma": 1}),
     (r"mul\.hi\..*64", {"fma": 5, "alu": 2}),
     (r"(mul|mad)\.lo\..*64", {"fma": 3, "alu": 1}),
-    (r"(mul|mad|dp4a|dp2a)\b", {"fma": 1}),
+    (r"(mul|mad)\b", {"fma": 1}),
     (r"(min|max)\..*[su]64", {"alu": 4}),
     (r"(add|sub|and|or|xor|not|neg|shl|shr|setp|selp)\..*64", {"alu": 2}),
 )
@@ -110,7 +110,7 @@ class Cost(Enum):
 
     MOVE = "register moves and special registers"
     ALU = "integer, logic, compare, float32"
-    WIDE = "integer multiply, dot products"
+    WIDE = "integer multiply"
     DIVIDE = "division, remainder"
     FLOAT64 = "float64 arithmetic"
     SPECIAL = "ex2, lg2, sin, cos, rcp, rsqrt, sqrt, tanh"

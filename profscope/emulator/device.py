@@ -33,7 +33,6 @@ class Model:
     clock_khz: int = 1_250_000  # 4 ns are 5 cycles
     globaltimer_tick_ns: int = 32
     launch_overhead_ns: int = 2048
-    check_shared: bool = False  # makes shared memory accesses several times slower
 
     def __post_init__(self) -> None:
         if not 1 <= self.sm_count <= 1024:

@@ -22,7 +22,7 @@ from profscope.emulator.machine.counts import LaunchCounts, Totals
 from profscope.emulator.machine.execute import run
 from profscope.emulator.machine.memory import Allocation, GlobalMemory
 from profscope.emulator.machine.timeline import Timeline
-from profscope.emulator.machine.touched import Touched
+from profscope.emulator.machine.transactions import Touched
 from profscope.emulator.program import Program
 from profscope.errors import EmulatorError
 from profscope.progress import Steps, working

@@ -11,7 +11,7 @@ from profscope.emulator.arrays import Array
 from profscope.emulator.machine.block import Schedule, Site, TranslatedBlock
 from profscope.emulator.machine.counts import Counted, LaunchCounts
 from profscope.emulator.machine.memory import Allocation
-from profscope.emulator.machine.touched import Touched
+from profscope.emulator.machine.transactions import Touched
 from profscope.emulator.ptx_parser import parse
 from profscope.emulator.ptx_syntax import Immediate, Module
 from profscope.emulator.translation.flow import build

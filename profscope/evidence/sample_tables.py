@@ -14,7 +14,7 @@ import pandas as pd
 
 from profscope.analysis.estimates import expected_distance, variation_distance
 from profscope.binaries.blame import blame
-from profscope.binaries.mapping import instructions
+from profscope.binaries.rows import instructions
 from profscope.errors import OptionError, ToolchainError
 from profscope.evidence.subject import SampledLaunch
 from profscope.instrument_passes.kept_text import packed

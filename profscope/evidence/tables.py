@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.binaries.mapping import instructions
+from profscope.binaries.rows import instructions
 from profscope.errors import OptionError, ToolchainError
 from profscope.evidence.metrics import COUNTERS, COUNTS, user_counters
 from profscope.evidence.sample_tables import Number, numbering, sample_tables

@@ -12,9 +12,9 @@ from profscope.instrument_passes.ablation.leave_out import why_stays
 from profscope.instrument_passes.ablation.protected import Protected, why_refused
 from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF, RESIDENT, rewrite
 from profscope.instrument_passes.analyses.graph import Graph, Node
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.places import Places, is_library, variable_of
 from profscope.instrument_passes.ir.parser import parse
+from profscope.instrument_passes.ops import info_of
 
 __all__ = ["Experiment", "Plan"]
 _MOST_REGISTERS: Final = "ttg.maxnreg"

@@ -19,9 +19,9 @@ from triton.compiler import ASTSource
 import profscope
 from profscope.binaries import rows
 from profscope.binaries.listing import CLASSES, read_line_tables, read_listing, split
-from profscope.binaries.mapping import INSTRUCTION_DTYPES
 from profscope.binaries.operands import access
 from profscope.binaries.ptx import read_ptx
+from profscope.binaries.rows import INSTRUCTION_DTYPES
 from profscope.errors import ToolchainError
 from profscope.instrument_passes.toolchain import triton_version
 from tests.kernels import aot, corpus
@@ -203,37 +203,41 @@ def test_predicates_moved_together_are_those_of_the_mask() -> None:
     assert access(split(0, "R2P PR, R23, 0x6")).writes == {"P1", "P2"}
 
 
-@pytest.mark.parametrize(
-    ("shape", "kinds", "a", "b"),
-    [
-        ("m16n8k16", "s32.s8.s8.s32", 2, 1),
-        ("m16n8k32", "s32.s8.s8.s32", 4, 2),
-        ("m16n8k16", "f32.f16.f16.f32", 4, 2),
-        ("m16n8k8", "f32.f16.f16.f32", 2, 1),
-    ],
-)
-def test_registers_of_an_mma_are_those_of_its_ptx(
-    shape: str, kinds: str, a: int, b: int, tmp_path: Path
-) -> None:
-    names = [f"%r{at}" for at in range(a + b + 4)]
-    of_a, of_b, of_c = (f"{{{', '.join(own)}}}" for own in (names[:a], names[a : a + b], names[a + b :]))
-    loads = "\n".join(f"ld.global.b32 {name}, [%a+{4 * at}];" for at, name in enumerate(names))
+MMAS = {  # by opcode in SASS: shape and types in PTX, registers of a and of b
+    "IMMA.16816": ("m16n8k16", "s32.s8.s8.s32", 2, 1),
+    "IMMA.16832": ("m16n8k32", "s32.s8.s8.s32", 4, 2),
+    "HMMA.16816": ("m16n8k16", "f32.f16.f16.f32", 4, 2),
+    "HMMA.1688": ("m16n8k8", "f32.f16.f16.f32", 2, 1),
+}
+
+
+def test_registers_of_an_mma_are_those_of_its_ptx(tmp_path: Path) -> None:
+    body = ""
+    for shape, kinds, a, b in MMAS.values():
+        names = [f"%r{at}" for at in range(a + b + 4)]
+        of_a, of_b, of_c = (f"{{{', '.join(own)}}}" for own in (names[:a], names[a : a + b], names[a + b :]))
+        body += "".join(f"ld.global.b32 {name}, [%a+{4 * at}];\n" for at, name in enumerate(names))
+        body += f"mma.sync.aligned.{shape}.row.col.{kinds} {of_c}, {of_a}, {of_b}, {of_c};\n"
+        body += f"st.global.v4.b32 [%a], {of_c};\n"
     (tmp_path / "k.ptx").write_text(f""".version 8.0
 .target sm_80
 .address_size 64
 .visible .entry k(.param .u64 p) {{
 .reg .b32 %r<12>; .reg .b64 %a;
 ld.param.u64 %a, [p];
-{loads}
-mma.sync.aligned.{shape}.row.col.{kinds} {of_c}, {of_a}, {of_b}, {of_c};
-st.global.v4.b32 [%a], {of_c};
-ret;
+{body}ret;
 }}""")
     command = [knobs.nvidia.ptxas.path, "-arch=sm_80", str(tmp_path / "k.ptx"), "-o", str(tmp_path / "k")]
     subprocess.run(command, check=True)
     listing = read_listing(nvdisasm((tmp_path / "k").read_bytes(), tmp_path, "-c", "-hex"))
-    (mma,) = (access(each) for each in listing.instructions if "MMA" in each.name)
-    assert (len(mma.reads), len(mma.writes)) == (a + b + 4, 4)
+    found = {
+        ".".join(each.opcode.split(".")[:2]): access(each)
+        for each in listing.instructions
+        if "MMA" in each.name
+    }
+    assert {opcode: (len(mma.reads), len(mma.writes)) for opcode, mma in found.items()} == {
+        opcode: (a + b + 4, 4) for opcode, (_, _, a, b) in MMAS.items()
+    }
 
 
 def life_ranges(text: str) -> list[tuple[int, str, set[str], set[str]]]:

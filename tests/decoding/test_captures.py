@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from profscope.compat.programs import manifest_in
-from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
 from profscope.decoding.decode import decode
@@ -20,7 +19,6 @@ from profscope.instrument_passes.manifest import Manifest
 from profscope.profiles import Profile
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases
-from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.programs import gaps
 from tests.support.validation import validate
 
@@ -77,21 +75,3 @@ def test_what_capture_writes_can_be_checked(tmp_path: Path) -> None:
     info = check(path)
     assert info["dropped"] > 0
     assert torch.cuda.is_available() or info["device"] == "profscope emulator"
-
-
-def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path, processor: Processor) -> None:
-    launches = []
-    for index, path in enumerate(FILES[::4]):
-        with np.load(path) as arrays:
-            manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
-            buffer = arrays["buffer"]
-        launches.append(RawLaunch(index, manifest, 0, 0, len(read_buffer(buffer, manifest).ctas), buffer))
-    profile = Profile.of(assemble(launches, {"backend": "gpu"}))
-    profile.save(tmp_path / "trace.json")
-    processor.load(tmp_path / "trace.json")
-    assert processor.errors() == []
-    assert processor.query(f"select count(*) from slice where category in {SPAN_KINDS}") == [
-        (len(profile.df),)
-    ]
-    deepest = int(profile.df["depth"].max())
-    assert processor.query(f"select max(depth) from slice where category in {SPAN_KINDS}") == [(deepest,)]

@@ -137,16 +137,3 @@ def test_a_span_out_of_order_in_one_cta() -> None:
     words_of_cta(raw, 5)[begin] += np.uint32(1 << 20)
     assert not laid_out(raw)
     check(raw)
-
-
-def test_spans_that_begin_together_in_one_cta() -> None:
-    """The last op of an iteration and the next iteration, whose site comes first, and so its span."""
-    raw = with_ctas("matmul", range(8))
-    decoded = of(raw)
-    assert decoded.layout is not None
-    site, words = decoded.span, words_of_cta(raw, 5)
-    last = int(np.flatnonzero(site[1:] < site[:-1])[0])
-    begin, end = decoded.layout.begin, decoded.layout.end
-    words[[begin[last], end[last]]] = words[begin[last + 1]]
-    assert not laid_out(raw)
-    check(raw)

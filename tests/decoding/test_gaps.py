@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import profscope
 from profscope.analysis.spans.rows import self_times
 from profscope.analysis.summary import summary
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
 from profscope.decoding.decode import decode
-from profscope.profiles import Profile
 from profscope.schema import Tables
 from tests.support.examples import examples
 from tests.support.programs import bodies, gaps, launches, nodes, seen
@@ -146,14 +142,3 @@ def test_warps_that_lost_rows_beside_those_that_did_not(trips: list[int]) -> Non
     body = (Loop(tuple(trips), (Scope((Work(30),)),)),)
     made = launch([Program((Loop((len(trips),), body),), 2)], 3)
     check(made)
-
-
-@pytest.mark.parametrize("name", ["trace.json.gz", "trace.pftrace.gz"])
-def test_gaps_survive_a_file(tmp_path: Path, name: str) -> None:
-    body = (Loop((30,), (Work(5), Loop((4,), (Scope((Work(30),)),)))), Scope((Work(70),)))
-    profile = Profile.of(tables(launch([Program(body, 2)], 2, ring_log2=4)))
-    profile.save(tmp_path / name)
-    again = profscope.load(tmp_path / name)
-    assert validate(again.tables) == []
-    assert (again.df["kind"] == "gap").sum() == 2 * 2 * 13
-    pd.testing.assert_frame_equal(again.df, profile.df)

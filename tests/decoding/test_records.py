@@ -29,7 +29,6 @@ from profscope.instrument_passes.records import (
     STAMPS_ALIGN,
     VECTOR,
     LaunchBits,
-    align,
     byte_offset,
 )
 from tests.support.programs import BODY, bodies, nodes
@@ -89,12 +88,6 @@ def test_launch_bits_fit_below_the_base_address(stride_log2: int, ring_log2: int
     assert LaunchBits.decode(bits.encode()) == bits
     assert bits.encode() & LaunchBits.ENABLE == LaunchBits.ENABLE
     assert 0 < bits.encode() < BASE_ALIGNMENT
-
-
-@given(st.integers(0, 1 << 40), st.integers(1, 4096))
-def test_align(size: int, to: int) -> None:
-    assert align(size, to) % to == 0
-    assert size <= align(size, to) < size + to
 
 
 @given(body=bodies, partition=st.lists(nodes, max_size=3).map(tuple))

@@ -10,9 +10,9 @@ import pytest
 
 import profscope
 from profscope.instrument_passes.analyses.loop_stages import STAGES, stages
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.walk import kernel_of
 from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.ops import info_of
 from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100

@@ -108,14 +108,6 @@ def test_a_launch_takes_the_same_cycles_in_a_profile_whatever_ran_before() -> No
     assert spans(3) == alone
 
 
-def test_do_bench_in_a_session() -> None:
-    out = torch.zeros(4096)
-    with profscope.session(backend="emulator") as prof:
-        measured = triton.testing.do_bench(lambda: launch(512, 4, out), rep=50, return_mode="all")
-    assert len(prof.launches) > len(measured)
-    assert torch.equal(out, X + X)
-
-
 def test_a_session_that_opens_within_a_benchmark(emulator: EmulatorDriver) -> None:
     """As `profscope run` opens one at a program's first launch: events are of the same time."""
     out = torch.zeros(4096)

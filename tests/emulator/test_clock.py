@@ -214,31 +214,6 @@ def test_fresh_devices_start_at_the_same_time_and_time_goes_on() -> None:
     assert (second > first).all()
 
 
-RECORD = """
-  {{
-  .reg .pred p;
-  .reg .b32 c, lane;
-  mov.u32 c, %clock;
-  and.b32 lane, %t, 31;
-  setp.eq.s32 p, lane, 0;
-  shr.u32 %r5, %t, 5;
-  mad.wide.u32 %q5, %r5, 16, %out;
-  @p st.global.cs.v4.b32 [%q5], {{{{c, {first}, %r6, %r7}}}};
-  }}"""
-
-
-def test_record_as_an_instrumenting_pass_writes_it() -> None:
-    """Nested scopes, a lane-0 predicate, a vector store with a cache hint: one record a warp."""
-    out = np.zeros((4, 4), np.uint32)
-    body = "mov.u32 %r6, %smid; mov.b32 %r7, 99; mov.u32 %r4, %clock;" + RECORD.format(first="%r4").replace(
-        "{{", "{"
-    ).replace("}}", "}")
-    run(body, out, threads=64, ctas=2)
-    assert (out[:, 3] == 99).all()
-    assert out[:, 2].tolist() == [0, 0, 1, 1]
-    assert ((out[:, 0] - out[:, 1]) == 1).all()
-
-
 def test_number_of_sms_must_make_sense() -> None:
     with pytest.raises(OptionError, match="sm_count"), activate(sm_count=0):
         pass

@@ -69,21 +69,6 @@ def test_warps_pay_for_their_own_sectors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("div.s64 %q2, %q1, %a;", "shr.s64 %q2, %q1, 3;"),
-        ("rem.u32 %r2, %r1, %t;", "and.b32 %r2, %r1, 7;"),
-        ("div.rn.f32 %f2, %f1, %f1;", "mul.f32 %f2, %f1, %f1;"),
-        ("sqrt.rn.f64 %d2, %d1;", "add.f64 %d2, %d1, %d1;"),
-        ("sin.approx.f32 %f2, %f1;", "add.f32 %f2, %f1, %f1;"),
-    ],
-)
-def test_what_ptxas_expands_costs_more(one: str, other: str) -> None:
-    chain = ".reg .f32 %f<3>; .reg .f64 %d<3>; mul.wide.u32 %q1, %t, 9; mov.u32 %r1, %laneid;\n"
-    assert cycles(chain + one * 8) > 3 * cycles(chain + other * 8) - 2 * cycles(chain)
-
-
-@pytest.mark.parametrize(
     ("opcode", "slots"), [("div.s64", 86), ("div.u64", 70), ("rem.s64", 80), ("rem.u64", 66)]
 )
 def test_an_int64_division_issues_its_instructions(opcode: str, slots: int) -> None:

@@ -1,8 +1,10 @@
-"""The documentation's tables are those of the code."""
+"""The tables of opcodes, classes and documentation are about the same opcodes."""
 
 from pathlib import Path
 
+from profscope.binaries.listing import CLASSES
 from profscope.emulator.opcodes import TABLE
+from profscope.emulator.ptx_syntax import ptx_class
 from tests.support.opcode_docs import updated
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "emulator.md"
@@ -15,3 +17,7 @@ def test_tables_are_up_to_date() -> None:
 
 def test_every_opcode_has_a_meaning() -> None:
     assert all(op.meaning for op in TABLE.values())
+
+
+def test_every_opcode_has_a_class() -> None:
+    assert {ptx_class(name) for name in TABLE} <= {*CLASSES, "other"}

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+pytestmark = pytest.mark.exhaustive  # importing liger-kernel alone takes ten seconds
+
 
 @pytest.fixture(scope="module")
 def ops() -> Any:

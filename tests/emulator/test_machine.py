@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from profscope.emulator.device import Device, Model
 from profscope.errors import EmulatorError
 from tests.support.ptx_kernel import run
 
@@ -119,27 +118,6 @@ def test_threads_that_ended_do_not_hold_up_a_barrier() -> None:
   mov.b32 %r9, 5;""")
     assert got.reshape(3, 2, 32)[:, 0].tolist() == [[5] * 32] * 3
     assert set(got.reshape(3, 2, 32)[:, 1].ravel()) == {-1}
-
-
-RACE = """
-  mov.u32 %r1, %tid.x;
-  shl.b32 %r2, %r1, 2;
-  st.shared.b32 [%r2], %r1;
-  {barrier}
-  xor.b32 %r3, %r2, 128;
-  ld.shared.b32 %r9, [%r3];"""
-
-
-def test_shared_memory_race_is_reported_when_asked_for() -> None:
-    checking = {"device": Device(Model(check_shared=True))}
-    assert result(RACE.format(barrier="bar.sync 0;"), **checking)[0] == 32
-    with pytest.raises(EmulatorError, match="shared memory race"):
-        result(RACE.format(barrier=""), **checking)
-    with pytest.raises(EmulatorError, match="never written"):
-        result("ld.shared.b32 %r9, [256];", **checking)
-    with pytest.raises(EmulatorError, match="another warp read this"):
-        result("mov.b32 %r9, 0; st.shared.b32 [0], %r9; bar.sync 0; ld.shared.b32 %r1, [0];"
-               "mov.u32 %r2, %tid.x; st.shared.b32 [0], %r2;", **checking)  # fmt: skip
 
 
 def test_local_memory_is_each_threads_own() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.emulator.ptx_parser import parse
-from profscope.emulator.ptx_syntax import Address, Immediate, Module, Register, SourceLine, Symbol, Vector
+from profscope.emulator.ptx_syntax import Address, Immediate, Module, Register, Symbol, Vector
 from profscope.emulator.translation.flow import build
 from profscope.emulator.translation.graph import Graph
 from profscope.errors import EmulatorError
@@ -82,37 +82,6 @@ def test_operands() -> None:
     assert not isinstance(add, Symbol)
     assert add.predicate == (Register("%p1"), True)
     assert add.operands[2] == Immediate(255, 0)
-
-
-def quoted(text: str) -> str:
-    """As LLVM prints a string: backslashes before quotes, octal numbers for bytes that are not printable."""
-    controls = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r"}
-    return "".join(
-        "\\" + chr(byte) if byte in b'"\\' else
-        chr(byte) if 32 <= byte < 127 else
-        "\\" + controls.get(byte, f"{byte:03o}")
-        for byte in text.encode()
-    )  # fmt: skip
-
-
-@given(path=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
-def test_any_path_is_read(path: str) -> None:
-    module = parse(
-        assemble('  .loc 1 7 3 // a comment "with a quote\n  mov.b32 %r1, 0;')
-        + f"""
-.file 1 "{quoted(path)}"
-"""
-    )
-    (moved,) = (
-        i for i in module.functions["kernel"].body if not isinstance(i, Symbol) and i.opcode == "mov.b32"
-    )
-    assert moved.source == SourceLine(path, 7)
-
-
-def test_scopes_give_registers_names_of_their_own() -> None:
-    found = graph("{ .reg .b32 x; mov.b32 x, 1; { .reg .b32 x; mov.b32 x, 2; } add.s32 x, x, 1; }")
-    names = [i.operands[0] for i in found.blocks[0].instructions[-3:]]
-    assert names[0] == names[2] != names[1]
 
 
 def test_scopes_give_labels_names_of_their_own() -> None:

@@ -32,13 +32,6 @@ def test_tensors_on_cuda_where_the_emulator_is_active() -> None:
     assert notes_of(raised.value) == [HOW]
 
 
-@NO_GPU
-def test_events_of_cuda() -> None:
-    with pytest.raises(RuntimeError) as raised, activate():
-        torch.cuda.Event(enable_timing=True)
-    assert "get_device_interface()" in "".join(notes_of(raised.value))
-
-
 def test_other_errors_get_no_line() -> None:
     for error in (AssertionError("mine"), RuntimeError("CUDA error: out of memory"), KeyError("x")):
         say_how(error)

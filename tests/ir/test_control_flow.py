@@ -7,15 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from profscope.instrument_passes.errors import IRError
-from profscope.instrument_passes.ir import (
-    Module,
-    Op,
-    Region,
-    func,
-    parse,
-    scf,
-    warp_specialize,
-)
+from profscope.instrument_passes.ir import Module, Op, Region, flow, parse
 from tests.support.corpus import printed, third_of_modules, triton_module
 
 
@@ -49,9 +41,9 @@ class Counter:
 
     def loop(self, op: Op, count: str) -> str:
         self.loops += 1
-        carried = scf.carry(op, [count])
+        carried = flow.carry(op, [count])
         body = op.regions[-1]
-        scf.hand_on(op, [self.step(body, self.ops(body.entry.ops, carried.inside[0]))])
+        flow.hand_on(op, [self.step(body, self.ops(body.entry.ops, carried.inside[0]))])
         return carried.behind[0]
 
     def step(self, region: Region, count: str) -> str:
@@ -63,12 +55,12 @@ class Counter:
 
     def branch(self, op: Op, count: str) -> str:
         first, second = [*(self.ops(region.entry.ops, count) for region in op.regions), count][:2]
-        (result,) = scf.add_if_results(op, [(first, second)])
+        (result,) = flow.add_if_results(op, [(first, second)])
         return result
 
     def specialised(self, op: Op, count: str) -> None:
-        names = warp_specialize.add_capture(op, count, "i32")
-        for partition, name in zip(warp_specialize.partitions(op), names, strict=True):
+        names = flow.add_capture(op, count, "i32")
+        for partition, name in zip(flow.partitions(op), names, strict=True):
             assert partition.args[-1].name == name
             assert partition.args[-1].type == "i32"
             self.ops(partition.region.entry.ops, name)
@@ -97,7 +89,7 @@ def test_counter_through_all_control_flow(text: str, module: Module, target: str
         assert len(op.results) == results[op] + 1
         assert op.results[-1].type == "i32"
         if op.name == "scf.for":
-            loop = scf.read_for(op)
+            loop = flow.read_for(op)
             assert len(loop.iter_args) == len(loop.types) == len(op.results)
             assert op.regions[0].entry.terminator.operand_types == list(loop.types)
     # Everything else is byte for byte where it was.
@@ -105,21 +97,6 @@ def test_counter_through_all_control_flow(text: str, module: Module, target: str
     after = iter(edited.splitlines())
     closing = ("}", "partition", "^bb")  # lines of an op's own text further down
     assert all(line in after for line in kept if not line.strip().startswith(closing))
-
-
-@third_of_modules(2)
-def test_more_than_one_value_at_a_time(module: Module, target: str) -> None:
-    for op in [op for op in module.walk() if op.name in ("scf.for", "scf.if", "scf.while")]:
-        one, two = module.fresh(), module.fresh()
-        op.insert_before(f"{one} = arith.constant 1 : i32\n{two} = arith.constant 2 : i32")
-        if op.name == "scf.if":
-            results = scf.add_if_results(op, [(one, two), (two, two)])
-        else:
-            carried = scf.carry(op, [one, two])
-            scf.hand_on(op, carried.inside)
-            results = list(carried.behind)
-        assert [(value.name, value.type) for value in op.results[-2:]] == [(name, "i32") for name in results]
-    triton_module(str(module), target)
 
 
 LOOP = """\
@@ -142,9 +119,9 @@ def _loop(**holes: str) -> tuple[Module, Op]:
 
 def test_loop_without_results_gets_one() -> None:
     module, op = _loop()
-    carried = scf.carry(op, ["%z"])
+    carried = flow.carry(op, ["%z"])
     assert (carried.inside, carried.behind) == (["%ps_0"], ["%ps_1"])
-    scf.hand_on(op, ["%i"])
+    flow.hand_on(op, ["%i"])
     assert str(module) == LOOP.format(
         before="%ps_1 = ",
         carried=" iter_args(%ps_0 = %z) -> (i32) ",
@@ -164,8 +141,8 @@ def test_loop_with_results_keeps_their_names(before: str, extended: str, names: 
     bound, types = ", ".join(f"{name} = %z" for name in names), ", ".join("i32" for _ in names)
     carried, yielded = f" iter_args({bound}) -> ({types})", f"\n      scf.yield {', '.join(names)} : {types}"
     module, op = _loop(before=before, carried=carried, yielded=yielded)
-    scf.carry(op, ["%n"])
-    scf.hand_on(op, ["%ps_0"])
+    flow.carry(op, ["%n"])
+    flow.hand_on(op, ["%ps_0"])
     assert str(module) == LOOP.format(
         before=extended,
         carried=f" iter_args({bound}, %ps_0 = %n) -> ({types}, i32)",
@@ -175,7 +152,7 @@ def test_loop_with_results_keeps_their_names(before: str, extended: str, names: 
 
 def test_read_of_a_loop() -> None:
     _, op = _loop(before="%5:2 = ", carried=" iter_args(%x = %z, %y = %q#1) -> (i32, !tt.ptr<f32>)")
-    assert scf.read_for(op) == scf.ForLoop(
+    assert flow.read_for(op) == flow.ForLoop(
         induction="%i",
         lower="%z",
         upper="%n",
@@ -190,28 +167,28 @@ def test_read_of_a_loop() -> None:
 
 def test_read_of_an_unsigned_loop_over_index() -> None:
     module = parse("module {\n  scf.for unsigned %i = %a to %b step %c {\n  }\n}\n")
-    loop = scf.read_for(module.body.ops[0])
+    loop = flow.read_for(module.body.ops[0])
     assert (loop.induction, loop.lower, loop.upper, loop.step) == ("%i", "%a", "%b", "%c")
     assert (loop.induction_type, loop.iter_args) == ("index", ())
-    scf.carry(module.body.ops[0], ["%a"])
+    flow.carry(module.body.ops[0], ["%a"])
     assert "scf.for unsigned %i = %a to %b step %c iter_args(%ps_0 = %a) -> (i32)  {\n" in str(module)
 
 
 def test_a_loop_wants_each_value_that_it_carries() -> None:
     _, op = _loop()
-    scf.carry(op, ["%z", "%n"])
+    flow.carry(op, ["%z", "%n"])
     with pytest.raises(IRError, match=r"^<ttgir>:3: expected 2 values to hand on, found 1: "):
-        scf.hand_on(op, ["%i"])
+        flow.hand_on(op, ["%i"])
 
 
 @pytest.mark.parametrize(
     ("edit", "wanted"),
     [
-        (lambda op: scf.read_for(op), "an scf.for"),
-        (lambda op: scf.add_if_results(op, [("%x", "%x")]), "an scf.if"),
-        (lambda op: scf.carry(op, ["%x"]), "an scf.for"),
-        (lambda op: warp_specialize.partitions(op), "a ttg.warp_specialize"),
-        (lambda op: func.add_arguments(op, [], {}), "a tt.func"),
+        (lambda op: flow.read_for(op), "an scf.for"),
+        (lambda op: flow.add_if_results(op, [("%x", "%x")]), "an scf.if"),
+        (lambda op: flow.carry(op, ["%x"]), "an scf.for"),
+        (lambda op: flow.partitions(op), "a ttg.warp_specialize"),
+        (lambda op: flow.add_arguments(op, [], {}), "a tt.func"),
     ],
 )
 def test_edits_of_another_op_are_refused(edit, wanted: str) -> None:
@@ -231,7 +208,7 @@ def test_while_without_values() -> None:
         "}\n"
     )
     op = module.body.ops[0]
-    scf.hand_on(op, scf.carry(op, ["%z"]).inside)
+    flow.hand_on(op, flow.carry(op, ["%z"]).inside)
     assert str(module) == (
         "module {\n"
         "  %ps_1 = scf.while (%ps_2 = %z) : (i32) -> (i32) {\n"
@@ -246,7 +223,7 @@ def test_while_without_values() -> None:
 
 def test_if_without_else() -> None:
     module = parse("module {\n  scf.if %c {\n    a.b\n  } {odd} loc(#loc)\n}\n")
-    results = scf.add_if_results(module.body.ops[0], [("%t", "%e")])
+    results = flow.add_if_results(module.body.ops[0], [("%t", "%e")])
     assert results == ["%ps_0"]
     assert str(module) == (
         "module {\n"
@@ -263,7 +240,7 @@ def test_if_without_else() -> None:
 def _warps(module: Module) -> Iterator[tuple[int, ...]]:
     for op in module.walk():
         if op.name == "ttg.warp_specialize":
-            yield tuple(partition.num_warps for partition in warp_specialize.partitions(op))
+            yield tuple(partition.num_warps for partition in flow.partitions(op))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +258,7 @@ def test_partitions_and_their_warps(name: str, target: str, warps: tuple[int, ..
     if name == "gluon_ws":  # Triton's own partitions may change size from one version to the next
         assert found == warps
     (op,) = [op for op in module.walk() if op.name == "ttg.warp_specialize"]
-    for partition in warp_specialize.partitions(op):
+    for partition in flow.partitions(op):
         assert [value.type for value in partition.args] == op.operand_types
         assert partition.region.isolated
         assert partition.region.entry.terminator.name == "ttg.warp_return"
@@ -302,7 +279,7 @@ def test_partition_without_captures() -> None:
         "}\n"
     )
     op = module.body.ops[0]
-    assert warp_specialize.add_capture(op, "%x", "!tt.ptr<f32>") == ["%ps_0"]
+    assert flow.add_capture(op, "%x", "!tt.ptr<f32>") == ["%ps_0"]
     assert op.operands == ["%x"]
     assert "warp_specialize(%x)\n" in str(module)
     assert "  partition0(%ps_0: !tt.ptr<f32>) num_warps(8) {\n" in str(module)

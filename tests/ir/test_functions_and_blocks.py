@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from profscope.instrument_passes.errors import IRError
-from profscope.instrument_passes.ir import Op, func, parse
+from profscope.instrument_passes.ir import Op, flow, parse
 from tests.support.corpus import printed, triton_module
 
 
@@ -31,12 +31,12 @@ def test_argument_and_result_of_every_callee(target: str) -> None:
         assert calls
         names = [module.fresh(), module.fresh()]
         passed = dict.fromkeys(calls, [zero.results[0].name] * 2)
-        func.add_arguments(callee, [(name, "i32") for name in names], passed)
+        flow.add_arguments(callee, [(name, "i32") for name in names], passed)
         assert [arg.name for arg in callee.regions[0].entry.args[-2:]] == names
         assert all(call.operand_types[-2:] == ["i32"] * 2 for call in calls)
         for count in (1, 2):
             returned = dict.fromkeys(_returns(callee), names[:1])
-            found = func.add_results(callee, ["i32"], returned, calls)
+            found = flow.add_returns(callee, ["i32"], returned, calls)
             for call, (new,) in zip(calls, found, strict=True):
                 assert (call.results[-1].name, call.results[-1].type) == (new, "i32")
             assert [result.type for result in calls[0].results] == results + ["i32"] * count
@@ -59,8 +59,8 @@ def test_symbols_in_quotes() -> None:
     callee, main = module.functions
     assert (callee.symbol, main.symbol) == ('f<"x">', "main")
     calls = _calls(callee)
-    func.add_arguments(callee, [("%ps_0", "i1")], {calls[0]: ["%c"]})
-    assert func.add_results(callee, ["i1"], {_returns(callee)[0]: ["%ps_0"]}, calls) == [["%ps_1"]]
+    flow.add_arguments(callee, [("%ps_0", "i1")], {calls[0]: ["%c"]})
+    assert flow.add_returns(callee, ["i1"], {_returns(callee)[0]: ["%ps_0"]}, calls) == [["%ps_1"]]
     assert [line.strip() for line in str(module).splitlines()[1:6]] == [
         'tt.func private @"f<\\22x\\22>"(%ps_0: i1) -> (i32, f32, i1) attributes {noinline = true} {',
         "tt.return %a, %b, %ps_0 : i32, f32, i1",
@@ -80,10 +80,10 @@ def test_argument_of_every_block(name: str, target: str) -> None:
         (zero,) = entry.prepend(f"{module.fresh()} = arith.constant 0 : i32")
         for block in others:
             seen += 1
-            branches = func.predecessors(block)
+            branches = flow.predecessors(block)
             for count in (1, 2):
                 passing = dict.fromkeys(branches, zero.results[0].name)
-                argument = func.add_block_argument(block, "i32", passing.pop)
+                argument = flow.add_block_argument(block, "i32", passing.pop)
                 assert not passing
                 assert (block.args[-1].name, block.args[-1].type) == (argument, "i32")
                 assert len(block.args) == count
@@ -105,9 +105,9 @@ def test_block_that_one_branch_leads_to_twice() -> None:
     )
     first, second, third = module.body.ops[0].regions[0].blocks
     assert first.terminator.successors == [("^bb1", ["%a"]), ("^bb1", ["%b"])]
-    assert func.predecessors(third) == [second.terminator]
-    func.add_block_argument(second, "f32", lambda op: "%v")
-    func.add_block_argument(third, "f32", lambda op: second.args[-1].name)
+    assert flow.predecessors(third) == [second.terminator]
+    flow.add_block_argument(second, "f32", lambda op: "%v")
+    flow.add_block_argument(third, "f32", lambda op: second.args[-1].name)
     assert str(module) == (
         "module {\n"
         "  f.f {\n"
@@ -120,7 +120,7 @@ def test_block_that_one_branch_leads_to_twice() -> None:
         "}\n"
     )
     with pytest.raises(IRError, match="expected a block with a label"):
-        func.add_block_argument(first, "f32", lambda op: "%v")
+        flow.add_block_argument(first, "f32", lambda op: "%v")
 
 
 def test_ancestors_are_from_the_inside_out() -> None:

@@ -6,14 +6,12 @@ import linecache
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir import Location, parse
 from profscope.instrument_passes.ir.location import Caller, resolve_location
 from tests.kernels.spec import TARGETS
-from tests.support.corpus import each_module, printed
+from tests.support.corpus import printed
 
 
 def _source(location: Location) -> str:
@@ -70,16 +68,6 @@ def test_library_code_leads_back_to_the_kernel(target: str) -> None:
     lines = [linecache.getline(*location.callers[-1][:2]).strip() for location in reductions]
     assert list(dict.fromkeys(lines)) == ["x = x - tl.max(x, axis=0)", "y = e / tl.sum(e, axis=0)"]
     assert {Path(location.file).name for location in reductions} == {"standard.py"}
-
-
-@each_module
-def test_every_location_resolves(module) -> None:
-    for op in module.walk():
-        location = op.loc
-        assert (location.line == 0) == (location.file == "")
-        if location.file:
-            assert _source(location), (op, location)
-            assert all(linecache.getline(caller.file, caller.line).strip() for caller in location.callers)
 
 
 ALIASES = {
@@ -153,32 +141,3 @@ def test_undefined_alias_names_the_op_and_line() -> None:
     module = parse("module {\n  a.b loc(#loc7)\n}\n", "m.ttgir")
     with pytest.raises(IRError, match=r"^m.ttgir:2: location alias #loc7 is not defined: a.b loc\(#loc7\)$"):
         _ = module.body.ops[0].loc
-
-
-_names = st.text(min_size=1, max_size=8)
-_files = st.builds(Location, file=_names, line=st.integers(1, 10**6), column=st.integers(0, 999))
-
-
-def _quoted(text: str) -> str:
-    """As MLIR prints a string: what is not printable ASCII as two hex digits a byte."""
-    return "".join(
-        c if c.isascii() and c.isprintable() and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode())
-        for c in text
-    )
-
-
-@given(location=_files, name=st.none() | _names, callers=st.lists(_files, max_size=4))
-def test_locations_as_printed(location: Location, name: str | None, callers: list[Location]) -> None:
-    text = f'"{_quoted(location.file)}":{location.line}:{location.column}'
-    if name is not None:
-        text = f'"{_quoted(name)}"({text})'
-    for caller in callers:
-        text = f'callsite({text} at "{_quoted(caller.file)}":{caller.line}:{caller.column})'
-    found = resolve_location(f"loc({text})", {})
-    assert found == Location(
-        location.file,
-        location.line,
-        location.column,
-        name or "",
-        tuple(Caller(c.file, c.line, c.column) for c in callers),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,21 +15,21 @@ _ALIAS = re.compile(r"#[A-Za-z_]\w*(?![\w.])")
 
 
 @each_module
-def test_prints_byte_for_byte(text: str, module: Module) -> None:
+def test_prints_byte_for_byte_whatever_is_read(text: str, module: Module) -> None:
     assert str(module) == text
-    for op in module.walk():
-        own = str(op)
-        names = [*(value.name.split("#")[0] for value in op.results), *op.operands, *op.attributes]
-        assert [name for name in names if name not in own] == [], op
-    assert str(module) == text  # reading has changed nothing
-
-
-@each_module
-def test_lines_are_where_the_ops_are(text: str, module: Module) -> None:
     lines = text.splitlines()
     for op in module.walk():
         assert lines[op.line - 1].strip().startswith(op.first_line)
         assert op.name == op.header.name  # which is known without reading all of the text
+        own = str(op)
+        names = [*(value.name.split("#")[0] for value in op.results), *op.operands, *op.attributes]
+        assert [name for name in names if name not in own] == [], op
+        assert all(value.type for region in op.regions for block in region.blocks for value in block.args)
+        location = op.loc
+        assert (location.line == 0) == (location.file == "")
+        for file, line, *_ in [(location.file, location.line), *location.callers] if location.file else ():
+            assert linecache.getline(file, line).strip(), op
+    assert str(module) == text  # reading has changed nothing
 
 
 @dataclass
@@ -64,14 +65,6 @@ def test_agrees_with_triton(text: str, module: Module, target: str) -> None:
             assert isinstance(value, Value), (op, name)
             if isinstance(value.owner, Op):
                 assert ids[value.owner, value.index] in theirs.operands, (op, name)
-
-
-@each_module
-def test_argument_types_are_known(module: Module) -> None:
-    for op in module.walk():
-        for region in op.regions:
-            for block in region.blocks:
-                assert all(value.type for value in block.args), op
 
 
 def _ops_of(real: Any) -> list[_Real]:

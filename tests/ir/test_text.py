@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from profscope.instrument_passes.errors import IRError
-from profscope.instrument_passes.ir import Location, Module, Op, parse, scf, warp_specialize
+from profscope.instrument_passes.ir import Location, Module, Op, flow, parse
 from profscope.instrument_passes.ir.tokens import quote, tokenize, unquote
 from tests.kernels.spec import CUDA90
 from tests.support.corpus import printed, triton_module
@@ -161,7 +161,7 @@ def _read_everything(module: Module) -> None:
         assert len(op.operand_types) == len(op.operands)
         assert all(label.startswith("^") for label, _ in op.successors)
         assert all(key and value for key, value in op.attributes.items())
-        for read in (_location, scf.read_for, warp_specialize.partitions):
+        for read in (_location, flow.read_for, flow.partitions):
             with contextlib.suppress(IRError):
                 read(op)
 
@@ -198,82 +198,3 @@ def test_damaged_modules(data: st.DataObject) -> None:
             + text[start + length :]
         )
     _check(text)
-
-
-@settings(deadline=None, max_examples=examples(150))
-@given(
-    st.lists(st.sampled_from(TRICKY) | st.sampled_from(["a.b", " ", "%0 = ", "i32"]), max_size=40).map(
-        "".join
-    )
-)
-def test_pieces_in_any_order(body: str) -> None:
-    text = "module {\n" + body + "\n}\n"
-    _check(text)
-
-
-_identifiers = st.from_regex(r"[a-z][a-z0-9_$.]{0,6}", fullmatch=True)
-_value_names = st.integers(0, 99).map(str) | st.from_regex(r"[A-Za-z$._][\w$.]{0,5}", fullmatch=True).filter(
-    str.isascii
-)
-_types = st.recursive(
-    st.sampled_from(["i32", "f16", "!tt.ptr<f32, 3>", "!ttg.async.token", "tensor<4x2xf32, #blocked>"]),
-    lambda inner: (
-        st.builds('!odd.pair<{}, <{{a = -1, b = "}}>"}}>>'.format, inner)
-        | st.builds("({}) -> {}".format, inner, inner)
-    ),
-    max_leaves=3,
-)
-_attribute_values = (
-    st.text(max_size=8).map(quoted)
-    | st.sampled_from(
-        ["1 : i32", "-0.5 : f32", "array<i32: 1, 2>", "dense<[[1], [2]]> : tensor<2x1xi8>", "[{a}, {}]"]
-    )
-    | st.sampled_from(
-        ["#ttg.slice<{dim = 1, parent = #b}>", "unit", "affine_map<(d0) -> (d0)>", "!tt.ptr<f32>"]
-    )
-)
-
-
-@given(
-    results=st.lists(st.tuples(_value_names, st.none() | st.integers(1, 3)), max_size=3),
-    operands=st.lists(st.tuples(_value_names, st.none() | st.integers(0, 3)), max_size=4),
-    attributes=st.dictionaries(_identifiers, _attribute_values, max_size=4),
-    types=st.lists(_types, min_size=9, max_size=9),
-    location=st.text(max_size=6),
-)
-def test_generic_ops_as_printed(
-    results: list[tuple[str, int | None]],
-    operands: list[tuple[str, int | None]],
-    attributes: dict[str, str],
-    types: list[str],
-    location: str,
-) -> None:
-    """What goes into the text of an op in generic form comes out of the model."""
-    expected_results = [
-        name
-        for base, count in results
-        for name in ([f"%{base}"] if count is None else [f"%{base}#{i}" for i in range(count)])
-    ]
-    expected_operands = [f"%{base}" if index is None else f"%{base}#{index}" for base, index in operands]
-    kinds = [f"({kind})" if "->" in kind and not kind.startswith("!") else kind for kind in types]
-    names = ", ".join(f"%{base}" if count is None else f"%{base}:{count}" for base, count in results)
-    properties = ", ".join(
-        key if value == "unit" else f"{key} = {value}" for key, value in attributes.items()
-    )
-    listed = ", ".join(kinds[: len(expected_results)])
-    text = (
-        "module {\n  "
-        + (f"{names} = " if results else "")
-        + f'"odd.op"({", ".join(expected_operands)})'
-        + (f" <{{{properties}}}>" if attributes else "")
-        + f" : () -> ({listed}) loc({quoted(location)})\n}}\n"
-    )
-    module = parse(text)
-    assert str(module) == text
-    (op,) = module.walk()
-    assert op.name == "odd.op"
-    assert [value.name for value in op.results] == expected_results
-    assert [value.type for value in op.results] == kinds[: len(expected_results)]
-    assert op.operands == expected_operands
-    assert dict(op.attributes) == attributes
-    assert op.loc.name == location

@@ -19,7 +19,7 @@ HEAVY = ("passes", "lowering", "targets", "pipeline", "spans", "dialect")
         ("selection", [*HEAVY, "ir", "ops", "analyses", "numpy"]),
         ("errors", [*HEAVY, "ir", "ops", "analyses", "numpy"]),
         ("ir", [*HEAVY, "ops", "analyses", "numpy"]),
-        ("analyses.opclasses", [*HEAVY, "numpy"]),
+        ("ops", [*HEAVY, "numpy"]),
         ("toolchain", [*HEAVY, "ops", "analyses", "numpy", "triton"]),
         ("passes", ["lowering", "targets", "numpy"]),
     ],

@@ -262,7 +262,7 @@ def test_an_op_that_is_not_there_is_said() -> None:
         ablated(text_of("add"), ops=("tt.dot",))
 
 
-@each_of(third=0)
+@each_of(large=("attention", "sort"), third=0, on_one_target=True)
 def test_triton_takes_every_experiment(name: str, target: str) -> None:
     """Each op of the corpus that an experiment leaves out, alone; and all of a kernel together."""
     text = printed(name, target)

@@ -1,6 +1,6 @@
 """Every kernel of the corpus through the compile hook, with no GPU: Triton must take what the passes write.
 
-At "heavy" on cuda:80, cuda:90 and cuda:100, some at every level, up to the end of `make_llir`: by then
+At "heavy" on cuda:90 and cuda:100, some at every level, up to the end of `make_llir`: by then
 Triton has parsed, verified and lowered the rewritten module and has sized both scratch buffers. ptxas is left
 to the tests of `--cost` and to the runs on a GPU.
 """
@@ -21,7 +21,7 @@ from profscope.instrument_passes.records import VECTOR
 from profscope.options import Options
 from tests.kernels import aot
 from tests.kernels.corpus import specs
-from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
+from tests.kernels.spec import CUDA90, CUDA100, Spec
 from tests.support.builds import recording_builds
 
 # Of values and of loads: dots, copies, partitions, callees, many types and many layouts.
@@ -42,7 +42,7 @@ CASES = [
         marks=() if (target, level) == (CUDA90, "heavy") and spec.name in LOWERED else pytest.mark.exhaustive,
     )
     for spec in specs()
-    for target in (CUDA80, CUDA90, CUDA100)
+    for target in (CUDA90, CUDA100)  # of cuda:80 the emulator runs them
     if target not in spec.unsupported
     for level in (LEVELS if target == CUDA90 and spec.name in QUICK else ["heavy"])
 ]  # fmt: skip
@@ -63,7 +63,7 @@ def _bare(name: str, target: str) -> dict[str, Any]:
     return dict(json.loads(aot.once_a_run("bare metadata", spec, target, make)))
 
 
-@pytest.mark.parametrize(
+EACH_SPEC = pytest.mark.parametrize(
     "spec",
     [
         pytest.param(spec, id=spec.name, marks=() if spec.name in QUICK else pytest.mark.exhaustive)
@@ -71,6 +71,9 @@ def _bare(name: str, target: str) -> dict[str, Any]:
         if CUDA90 not in spec.unsupported
     ],
 )
+
+
+@EACH_SPEC
 def test_waiting_for_data(spec: Spec) -> None:
     """Loads of every type and layout of the corpus, on the target that has most of them."""
     with recording_builds(Options(instrument=["kernel-span", "op-spans{measure=latency}"])):
@@ -83,26 +86,12 @@ def test_waiting_for_data(spec: Spec) -> None:
     assert all(span in waiting for span in loads)
 
 
-PROBED = [
-    pytest.param(
-        spec,
-        target,
-        id=f"{spec.name}-{target}",
-        marks=() if target == CUDA90 and spec.name in QUICK else pytest.mark.exhaustive,
-    )
-    for spec in specs()
-    for target in (CUDA80, CUDA90, CUDA100)
-    if target not in spec.unsupported
-    if target == CUDA90 or spec.name in ("attention", "matmul")
-]
-
-
-@pytest.mark.parametrize(("spec", "target"), PROBED)
-def test_probing_values(spec: Spec, target: str) -> None:
+@EACH_SPEC
+def test_probing_values(spec: Spec) -> None:
     """Values of every type and layout that ops of the corpus make, in partitions too."""
     probe = "value-probe{classes=load;store;mma;reduce;local;math;convert}"
     with recording_builds(Options(instrument=["kernel-span", "loop-spans", probe])):
-        texts, _ = aot.lowered(spec, target, "llir")
+        texts, _ = aot.lowered(spec, CUDA90, "llir")
     manifest = manifest_in(texts["ttgir"])
     assert manifest is not None
     probed = [s for section in manifest.sections for s in section.spans if s.op == "profscope.values"]

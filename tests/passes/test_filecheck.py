@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from profscope.commands.opt import main
-from profscope.instrument_passes.analyses.opclasses import SPANNABLE
+from profscope.instrument_passes.ops import SPANNABLE
 
 HERE = Path(__file__).parent
 PROGRAMS = {"profscope-opt", "FileCheck"}

@@ -283,7 +283,7 @@ def test_what_is_not_the_same_has_other_numbers() -> None:
 
 
 def test_a_block_that_is_printed_before_what_it_reads() -> None:
-    count = 400  # three calls each would be too deep
+    count = 350  # three calls each would be too deep
     blocks = [
         f"  ^bb{at}:\n    %v{at} = arith.addi %v{at - 1}, %n : i32\n    cf.br ^bb{at + 1}\n"
         for at in range(1, count)
@@ -294,7 +294,7 @@ def test_a_block_that_is_printed_before_what_it_reads() -> None:
 
 
 def test_a_long_chain_is_numbered_without_recursion() -> None:
-    names = ["p", *(f"p{at}" for at in range(1, 3001))]
+    names = ["p", *(f"p{at}" for at in range(1, 1101))]
     chain = "".join(
         f"    %{made} = tt.addptr %{given}, %n : !tt.ptr<f32>, i32\n" for given, made in pairwise(names)
     )

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from profscope.instrument_passes.analyses.metrics import bytes_of, flops_of
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.ir import Module, parse
+from profscope.instrument_passes.ops import info_of
 from tests.kernels import add, attention, dot_scaled, matmul, matmul_tma
 from tests.kernels.aot import ttgir
 from tests.kernels.corpus import specs

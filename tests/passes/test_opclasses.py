@@ -12,7 +12,8 @@ import triton
 from triton._C.libtriton import ir
 from triton.compiler import make_backend
 
-from profscope.instrument_passes.analyses.opclasses import (
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.ops import (
     CLASSES,
     DEFAULT_CLASSES,
     OPS,
@@ -20,7 +21,6 @@ from profscope.instrument_passes.analyses.opclasses import (
     info_of,
     uncovered,
 )
-from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.passes.lower_records import manifest_of
 from profscope.instrument_passes.passes.op_spans import OpSpans
 from profscope.instrument_passes.pipeline import PassContext, parse_pipeline, run_pipeline
@@ -42,6 +42,7 @@ FOREIGN = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90
 """
 
 
+@pytest.mark.exhaustive
 def test_every_op_in_the_library_has_a_row(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Names of ops stand in libtriton as strings, some run together with what follows: try every prefix."""
     library = (Path(triton.__file__).parent / "_C" / "libtriton.so").read_bytes()

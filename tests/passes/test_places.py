@@ -13,7 +13,7 @@ import pytest
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.programs import manifest_in
 from profscope.instrument_passes.analyses.places import Places, is_library, variable_of
-from profscope.instrument_passes.functions import Function, checked, function_name, functions_in
+from profscope.instrument_passes.functions import Function, checked, functions_in
 from profscope.instrument_passes.ir import Location, parse
 from profscope.instrument_passes.ir.location import Caller
 from profscope.instrument_passes.manifest import Manifest, Span
@@ -81,32 +81,6 @@ def test_functions_of_all_kinds() -> None:
         assert [file for _, file in path] == [
             THEIRS if name in ("sum", "max", "softmax") else MINE for name, _ in path
         ]
-
-
-def test_two_calls_of_one_helper_are_told_apart() -> None:
-    spans = spans_of(instrumented(call_chains.spec(), "kernel-span", "op-spans"))
-    averages = [span for span in spans if "> _average " in span.call_path]
-    assert len(averages) == 3
-    assert len({span.line for span in averages}) == 1
-    assert len({span.call_path for span in averages}) == 3
-
-
-@pytest.mark.parametrize(
-    ("kernel", "op", "names"),
-    [
-        ("layer_norm", "tt.reduce", ["reduce mean", "reduce rstd"]),
-        ("softmax", "tt.reduce", ["reduce x", "reduce y"]),
-        ("attention", "tt.reduce", ["reduce new_peak", "reduce total"] * 2),
-    ],
-)
-def test_reductions_stand_on_the_kernels_own_lines(kernel: str, op: str, names: list[str]) -> None:
-    spec = next(spec for spec in specs() if spec.name == kernel)
-    spans = [span for span in spans_of(instrumented(spec, "kernel-span", "op-spans")) if span.op == op]
-    assert [span.name for span in spans] == names
-    for span in spans:
-        assert Path(span.file).stem == kernel
-        assert re.search(r"tl\.(max|sum)\(", linecache.getline(span.file, span.line))
-        assert steps(span)[-1] in [("sum", THEIRS), ("max", THEIRS)]
 
 
 def test_gluon_partitions() -> None:
@@ -234,20 +208,6 @@ def test_the_outermost_variable_names_a_value() -> None:
     assert variable_of(Location("s.py", 1, 1, "z", inlined)) == "mean"
     assert variable_of(Location("s.py", 1, 1, "z", (Caller("k.py", 3),))) == "z"
     assert variable_of(Location("s.py", 1, 1)) == ""
-
-
-@pytest.mark.parametrize(
-    ("symbol", "name"),
-    [
-        ("a.b.helper__Pfp32_i32", "helper"),
-        ("a.test.<locals>._helper__fp32_c1.5", "_helper"),
-        ("a.helper__Pfp32_i32__(3,)cconstexpr_128_", "helper"),
-        ("triton.language.standard._indicator____(0,)cconstexpr_7_", "_indicator"),
-        ("a.helper__fp32__ps12", "helper"),  # a copy for one call
-    ],
-)
-def test_names_of_functions(symbol: str, name: str) -> None:
-    assert function_name(symbol) == name
 
 
 def test_functions_of_a_printed_module() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from profscope.instrument_passes.analyses.async_roles import PARTS, roles
-from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.walk import kernel_of
 from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.ops import info_of
 from tests.kernels import gluon_tcgen05, matmul, matmul_tma, matmul_ws
 from tests.kernels.aot import lowered, ttgir
 from tests.kernels.corpus import specs

@@ -9,10 +9,9 @@ import triton.language as tl
 
 from profscope.binaries.listing import read_listing
 from profscope.binaries.operands import access
-from profscope.emulator import activate
 from profscope.emulator.costs import COSTS, Cost
+from profscope.instrument_passes.llvm_ir import unpacked_late
 from profscope.instrument_passes.toolchain import built, disassembled
-from profscope.instrument_passes.unpacking import unpacked_late
 from profscope.options import Options
 from tests.kernels import aot
 from tests.kernels.spec import CUDA90, Spec
@@ -68,19 +67,6 @@ DTYPES = {
 def narrow_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     offs = tl.arange(0, BLOCK)
     tl.store(out_ptr + offs, tl.load(x_ptr + offs).to(tl.int8))
-
-
-@KERNELS
-def test_a_load_ends_at_its_issue(kernel: triton.JITFunction, dtype: str, block: int) -> None:
-    x, y = (torch.arange(1024) % 7).to(DTYPES[dtype]), torch.ones(1024).to(DTYPES[dtype])
-    bare, out = torch.zeros_like(x), torch.zeros_like(x)
-    with session() as prof:
-        kernel[(4,)](x, y, out, 1024, BLOCK=block)
-    with activate():
-        kernel[(4,)](x, y, bare, 1024, BLOCK=block)
-    assert torch.equal(out.view(torch.uint8), bare.view(torch.uint8))
-    loads = prof.df[prof.df["scope"].str.startswith("load ")]
-    assert set(loads["duration_cycles"] < COSTS[Cost.GLOBAL_LOAD].latency) == {True}
 
 
 @KERNELS

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from profscope.instrument_passes import LEVELS
-from profscope.instrument_passes.analyses.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, OpInfo
+from profscope.instrument_passes.ops import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, OpInfo
 from profscope.instrument_passes.passes import Pass, passes, signature, spelled, summary
 
 _INTRODUCTION: Final = """\

@@ -53,7 +53,7 @@ def peak_of(metadata: Mapping[str, Any]) -> Peak | None:
 
 
 def _measured(peaks: Any) -> Peak | None:
-    """peaks: as `Peaks` of `device.known_peaks`."""
+    """peaks: as `Peaks` of `device.gpus`."""
     if not isinstance(peaks, Mapping):
         return None
     dram, dot = peaks.get("dram_gb_s"), peaks.get("dot_fp16_tflops")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from profscope.emulator.arrays import LANES, Array, DType
+from profscope.emulator.arrays import Array, DType
 from profscope.emulator.costs import SECTORS_PER_CYCLE
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
@@ -239,8 +239,6 @@ def gather_shared(
 ) -> Array:
     index = shared_index(batch, site, where, offset, size, chosen)
     view = batch.shared.view(ITEM[size])
-    if batch.checks is not None:
-        check_shared(batch, site, index, size, chosen, None)
     if chosen is None:
         if index.shape[0] == 1:
             return view.take(index[0], axis=1)
@@ -256,8 +254,6 @@ def scatter_shared(
     index = shared_index(batch, site, where, offset, size, chosen)
     view = batch.shared.view(ITEM[size])
     value = value.view(view.dtype) if value.dtype != view.dtype else value
-    if batch.checks is not None:
-        check_shared(batch, site, index, size, chosen, value)
     if chosen is None and index.shape[0] == 1:
         shape = np.broadcast_shapes(index.shape, value.shape)
         view[:, np.broadcast_to(index[0], shape[1:])] = value
@@ -270,28 +266,6 @@ def scatter_shared(
     else:
         full = over_batch(batch, chosen)
         flat[np.broadcast_to(index, batch.shape)[full]] = np.broadcast_to(value, batch.shape)[full]
-
-
-def check_shared(
-    batch: Batch, site: Site, index: Array, size: int, chosen: Array | None, value: Array | None
-) -> None:
-    """Report a race or a read of what was never written; `value` is what is written, None for a read."""
-    assert batch.checks is not None
-    shape = (*batch.shape[:2], index.shape[2] if index.shape[2] > 1 else LANES)
-    active = np.broadcast_to(np.True_ if chosen is None else chosen, shape)
-    cta, warp, _ = np.nonzero(active)
-    at = (np.broadcast_to(index, shape)[active] << _shift(size)).astype(np.int64)
-    if value is None:
-        problem = batch.checks.read(cta, warp, at, size)
-    else:
-        new = np.ascontiguousarray(np.broadcast_to(value, shape)[active]).view(np.uint8).reshape(-1, size)
-        columns = at[:, None] + np.arange(size)
-        problem = batch.checks.write(cta, warp, at, size, batch.shared[cta[:, None], columns] != new)
-    if problem is not None:
-        text, which = problem
-        bad = np.zeros(shape, np.bool_)
-        bad[active] = which
-        raise batch.error(site, text, bad, None)
 
 
 def over_batch(batch: Batch, chosen: Array) -> Array:

@@ -13,8 +13,7 @@ import numpy as np
 
 from profscope.emulator.arrays import LANES, Array
 from profscope.emulator.machine.block import Schedule, Wait
-from profscope.emulator.machine.touched import NONE, Distinct, Touched
-from profscope.emulator.machine.transactions import Figures, local_sectors
+from profscope.emulator.machine.transactions import NONE, Distinct, Figures, Touched, local_sectors
 from profscope.emulator.ptx_syntax import Instruction
 
 __all__ = ["COLUMNS", "Counted", "LaunchCounts", "Totals", "access_rows"]

@@ -148,8 +148,6 @@ def release(batch: Batch) -> None:
             continue
         freed = True
         chosen = complete.reshape(-1, 1, 1)
-        if batch.checks is not None:
-            batch.checks.barrier(complete)
         align_clocks(batch, [(blocks[number].site, full & chosen) for number, full in places])
         for number, full in places:
             stay = full & ~chosen

@@ -256,14 +256,9 @@ def sad(form: Form) -> Meaning:
     return elementwise(form, function, bits, form.kind, form.kind, bits)
 
 
-@op("min max", "ftz NaN xorsign abs")
+@op("min max", "ftz NaN")
 def min_max(form: Form) -> Meaning:
-    """d = the smaller (larger) of a and b; a NaN loses, unless `.NaN`; `.xorsign.abs`: of |a| and |b|, signed
-
-    Of floats, -0 is smaller than +0. The sign under `.xorsign.abs` is that of the product.
-    """
-    if form.has("xorsign") != form.has("abs"):
-        raise form.unsupported(".xorsign and .abs go together only")
+    """d = the smaller (larger) of a and b; a NaN loses, unless `.NaN`; of floats, -0 is smaller than +0"""
     is_min = form.name == "min"
     strict: Callable[..., Array] = np.minimum if is_min else np.maximum
     if not is_float(form):
@@ -281,12 +276,7 @@ def min_max(form: Form) -> Meaning:
         signed = np.where(negative, -result.dtype.type(0), result.dtype.type(0))
         return np.where(zero & (a == b), signed, result)
 
-    def by_magnitude(a: Array, b: Array) -> Array:
-        result = function(np.abs(a), np.abs(b))
-        sign = np.where(np.signbit(a) ^ np.signbit(b), result.dtype.type(-1), result.dtype.type(1))
-        return np.where(np.isnan(result), result, np.copysign(result, sign))
-
-    return binary(form, by_magnitude if form.has("xorsign") else function)
+    return binary(form, function)
 
 
 @op("rcp", FLOAT + " approx", cost=Cost.SPECIAL)
@@ -308,21 +298,6 @@ def rcp(form: Form) -> Meaning:
 def sqrt(form: Form) -> Meaning:
     """d = the square root of a"""
     return elementwise(form, rounded(form, np.sqrt), form.kind, form.kind)
-
-
-@op("testp", "finite infinite number notanumber normal subnormal")
-def testp(form: Form) -> Meaning:
-    """p = whether a is of the class named"""
-    tiny = np.finfo(DTYPES[form.kind]).tiny
-    tests: dict[str, Callable[[Array], Array]] = {
-        "finite": np.isfinite,
-        "infinite": np.isinf,
-        "number": lambda a: ~np.isnan(a),
-        "notanumber": np.isnan,
-        "normal": lambda a: np.isfinite(a) & (np.abs(a) >= tiny),
-        "subnormal": lambda a: (np.abs(a) < tiny) & (a != 0),
-    }
-    return elementwise(form, tests[form.modifiers[0]], "pred", form.kind)
 
 
 def alike(function: Callable[..., Array]) -> Callable[[Form], Meaning]:

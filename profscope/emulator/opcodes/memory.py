@@ -10,8 +10,7 @@ from profscope.emulator.costs import Cost
 from profscope.emulator.machine import access
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
-from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW
-from profscope.emulator.opcodes.table import Form, Meaning, elementwise, items, nothing, op
+from profscope.emulator.opcodes.table import Form, Meaning, items, nothing, op
 from profscope.emulator.ptx_syntax import Address, Operand
 
 __all__: list[str] = []
@@ -44,7 +43,7 @@ def integer_kind(kind: str) -> str:
     ]
 
 
-@op("ld ldu", HINTS + " global shared local param const v2 v4 v8", cost=Cost.GLOBAL_LOAD)
+@op("ld ldu", HINTS + " global shared local param const v2 v4", cost=Cost.GLOBAL_LOAD)
 def ld(form: Form) -> Meaning:
     """d = memory at the address; narrow values are extended to the register by their type's sign"""
     space = space_of(form)
@@ -64,7 +63,7 @@ def ld(form: Form) -> Meaning:
     return Meaning(function, [(t, kind) for t in targets], [base], on_machine=True)
 
 
-@op("st", HINTS + " global shared local param v2 v4 v8", cost=Cost.STORE, results=0)
+@op("st", HINTS + " global shared local param v2 v4", cost=Cost.STORE, results=0)
 def st(form: Form) -> Meaning:
     """memory at the address = a"""
     space = space_of(form)
@@ -102,7 +101,7 @@ def atom(form: Form) -> Meaning:
     return read_modify_write(form, [(form.operands[0], form.kind)], base, offset, form.operands[2:])
 
 
-@op("red", HINTS + " global shared noftz async " + " ".join(ATOMICS), cost=Cost.STORE, results=0)
+@op("red", HINTS + " global shared noftz " + " ".join(ATOMICS), cost=Cost.STORE, results=0)
 def red(form: Form) -> Meaning:
     """memory = memory combined with a, as `atom` without its result"""
     base, offset = address(form, 0)
@@ -204,23 +203,11 @@ def ldmatrix(form: Form) -> Meaning:
     return Meaning(function, [(t, "i32") for t in targets], [base], on_machine=True)
 
 
-@op("isspacep", "const global local shared param")
-def isspacep(form: Form) -> Meaning:
-    """p = whether the generic address a is one of the state space; constants and parameters have none here"""
-    windows = {
-        "global": (0, SHARED_WINDOW),
-        "shared": (SHARED_WINDOW, LOCAL_WINDOW),
-        "local": (LOCAL_WINDOW, 1 << 63),
-    }
-    low, high = windows.get(form.pick(*SPACES), (0, 0))
-    return elementwise(form, lambda a: (a >= low) & (a < high), "pred", "i64")
-
-
 for _names, _modifiers, _cost, _meaning in (
     ("prefetch prefetchu", HINTS + " global", Cost.STORE, "nothing: there are no caches"),
     (
         "membar fence",
-        HINTS + " gl proxy async sc mbarrier_init",
+        HINTS + " gl sc",
         Cost.WAIT,
         "nothing: memory is sequentially consistent",
     ),

@@ -234,15 +234,3 @@ def mma(form: Form) -> Meaning:
 
     operands = [(x, register) for x in (*a, *b)] + [(x, kinds) for x in c]
     return Meaning(function, [(x, kinds) for x in d], operands, on_machine=True)
-
-
-@op("movmatrix", "sync aligned m8n8 trans", cost=Cost.MATRIX_LOAD)
-def movmatrix(form: Form) -> Meaning:
-    """d = the 8x8 matrix of 16-bit elements the warp holds in a, transposed"""
-
-    def function(machine: Batch, mask: Array | None, _: Site, a: Array) -> Array:
-        grid = np.ascontiguousarray(np.broadcast_to(a, machine.shape)).view(np.int16).reshape(-1, 8, 8)
-        turned = np.ascontiguousarray(grid.transpose(0, 2, 1))
-        return turned.view(np.int32).reshape(machine.shape)
-
-    return Meaning(function, [(form.operands[0], "i32")], [(form.operands[1], "i32")], on_machine=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from profscope.emulator.costs import BARRIER_CYCLES, CTA_LAUNCH_CYCLES, PARTITIONS
 from profscope.emulator.machine.block import Schedule, SyncPoint, Wait
 from profscope.emulator.translation.graph import Block
-from profscope.emulator.translation.steps import BlockSteps, Issue, Tick
+from profscope.emulator.translation.ordering import BlockSteps, Issue, Tick
 
 __all__ = ["schedule"]
 

@@ -16,9 +16,16 @@ from profscope.emulator.machine.block import Site
 from profscope.emulator.opcodes.table import Form, Meaning, Op, lookup
 from profscope.emulator.ptx_syntax import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from profscope.emulator.translation.graph import reads, writes
-from profscope.emulator.translation.ordering import in_order, register_budget
+from profscope.emulator.translation.ordering import (
+    FENCE,
+    BlockSteps,
+    Issue,
+    Tick,
+    in_order,
+    register_budget,
+    touches,
+)
 from profscope.emulator.translation.plan import LOAD, STORE, Plan, constant, converter, raw, width
-from profscope.emulator.translation.steps import FENCE, BlockSteps, Issue, Tick, touches
 from profscope.errors import EmulatorError
 
 __all__ = ["BlockWriter"]
@@ -32,8 +39,7 @@ SPECIAL_REGISTERS = frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
     + ["%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid"]
     + [f"%lanemask_{order}" for order in ("eq", "le", "lt", "ge", "gt")]
-    + [f"%cluster_{name}.{axis}" for name in ("ctaid", "nctaid") for axis in "xyz"]
-    + ["%cluster_ctarank", "%cluster_nctarank", "%total_smem_size", "%dynamic_smem_size"]
+    + ["%total_smem_size", "%dynamic_smem_size"]
 )
 UNITS = {
     Cost.MMA: "tensor", Cost.EXCHANGE: "exchange", Cost.SHARED_LOAD: "shared", Cost.MATRIX_LOAD: "shared",

@@ -44,12 +44,11 @@ def launch(
     stride_log2: int = 0,
     start_clock: int = 1 << 40,
     seed: int = 0,
-    skip_zero: bool = True,
 ) -> Launch:
     """Run a kernel of these warp programs; the first is its body.
 
     ctas: CTAs of the grid, of which one in 2^stride_log2 records. Clocks but for a constant follow from the
-    programs and `seed`. skip_zero: no clock has a low half of 0.
+    programs and `seed`; no clock has a low half of 0.
     """
     noise = random.Random(seed)
     plans = [Layout(program, marked=len(programs) > 1) for program in programs]
@@ -73,7 +72,7 @@ def launch(
         for index, (plan, section) in enumerate(zip(plans, sections, strict=True)):
             for warp in range(first_warp[index], first_warp[index] + section.warps):
                 at = clocks.get(warp, start_clock + noise.randrange(-900, 900))
-                ran = Warp(plan, section, cta, at, noise, skip_zero=skip_zero)
+                ran = Warp(plan, section, cta, at, noise)
                 ran.run(index + 1)
                 clocks[warp] = ran.clock
                 base = (CTA_HEADER.itemsize + warp * manifest.segment_bytes(ring_log2)) // 4

@@ -38,15 +38,12 @@ class Warp:
         cta: int,
         clock: int,
         noise: random.Random,
-        *,
-        skip_zero: bool,
     ) -> None:
         self.plan = plan
         self.section = section
         self.cta = cta
         self.clock = clock
         self.noise = noise
-        self.skip_zero = skip_zero
         self.rows: list[list[list[int]]] = [[] for _ in section.frames]  # by frame, every row ever written
         self.parents: list[list[int]] = [[] for _ in section.frames]  # by frame, the parent's row number
         self.open: list[Event] = []
@@ -104,7 +101,7 @@ class Warp:
 
     def _tick(self, tick: Tick, row: list[int], frame: int, iteration: int) -> None:
         self.clock += self.noise.randrange(1, 40)
-        self.clock += self.skip_zero and self.clock % (1 << 32) == 0  # it would read as "did not run"
+        self.clock += self.clock % (1 << 32) == 0  # it would read as "did not run"
         row[tick.column] = self.clock % (1 << 32)
         for span, begins in tick.records:
             if not begins:

@@ -1,18 +1,119 @@
-"""Keeps the wait for loaded data out of the span of the load.
+"""Corrects the LLVM IR that the optimiser has left of a kernel with records, in two ways.
 
-Triton unpacks loaded data right behind the load, ahead of the clock read that ends its span. If that takes an
-instruction, the warp waits for the data before it reads the clock. So in the LLVM IR that the optimiser has
-left, all that is made of loaded data between a load and the clock read that ends its span is made where it is
-first used instead.
+**It rounds as the bare kernel.** LLVM fuses the first operand of `a * b + c * d` into the addition, if that
+is a product, and so does not round it. Which one comes first, its `reassociate` pass decides by how many
+loads and how much inline assembly stand before the operands, clock reads included. An addition gives the same
+whichever comes first. So operands that are the other way round than in the bare kernel are put back.
+`contractions.py` tells from the PTX whether that was enough.
+
+**The span of a load does not wait for its data.** Triton unpacks loaded data right behind the load, ahead of
+the clock read that ends its span. If that takes an instruction, the warp waits for the data before it reads
+the clock. So what is made of loaded data between a load and that clock read is made where it is first used.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["unpacked_late"]
+__all__ = ["as_bare", "corrected", "is_ambiguous", "unpacked_late"]
+
+
+def corrected(text: str, bare: Callable[[], str] | None) -> str:
+    """A module of LLVM IR as it is to be compiled. bare: makes the module without records."""
+    if bare is not None and is_ambiguous(text):
+        text = as_bare(text, bare())
+    return unpacked_late(text)
+
+
+# The order of operands.
+
+_VALUE: Final = re.compile(r"^\s*(%[\w.$-]+) = (.*)$")
+_ADDITION: Final = re.compile(r"^(\s*%[\w.$-]+ = fadd [^%]*)(%[\w.$-]+), (%[\w.$-]+)(.*)$")
+_A_PRODUCT: Final = re.compile(r"(%[\w.$-]+) = fmul ")
+_AN_ADDITION: Final = re.compile(r" = fadd [^%\n]*(%[\w.$-]+), (%[\w.$-]+)")
+_NAME: Final = re.compile(r"%[\w.$-]+")
+_METADATA: Final = re.compile(r"(?: #\d+)?(?:, !\w+ !\d+)*$")
+_PRODUCT: Final = "fmul "
+_DEFINE: Final = "define "
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """An addition of two products: its line, the products in the order of their names, and whether the
+    line has them in that order."""
+
+    line: int
+    products: tuple[str, str]
+    in_order: bool
+
+
+def is_ambiguous(text: str) -> bool:
+    """Whether a module of LLVM IR may add two products anywhere."""
+    products = {match[1] for match in _A_PRODUCT.finditer(text)}
+    return any({match[1], match[2]} <= products for match in _AN_ADDITION.finditer(text))
+
+
+def as_bare(text: str, bare: str) -> str:
+    """A module of LLVM IR with the operands of its additions in the order that they have in the bare one.
+
+    Additions are the same if their products are, down to loads, each of which is told by its number among
+    those alike. What has no counterpart stays as it is.
+    """
+    wanted: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
+    for each in _sums(bare.splitlines()):
+        wanted[each.products].append(each.in_order)
+    lines = text.splitlines(keepends=True)
+    here: defaultdict[tuple[str, str], list[_Sum]] = defaultdict(list)
+    for each in _sums(lines):
+        here[each.products].append(each)
+    for products, sums in here.items():
+        orders = wanted[products]
+        if len(orders) != len(sums):  # code is there more often, or less
+            orders = orders[:1] * len(sums) if len(set(orders)) == 1 else []
+        for each, in_order in zip(sums, orders, strict=False):
+            if each.in_order != in_order:
+                lines[each.line] = _ADDITION.sub(r"\1\3, \2\4", lines[each.line])
+    return "".join(lines)
+
+
+def _sums(lines: list[str]) -> Iterator[_Sum]:
+    values: dict[str, str] = {}  # by name, what a value is
+    products: set[str] = set()
+    numbers: Counter[str] = Counter()
+    for number, line in enumerate(lines):
+        if line.startswith(_DEFINE):
+            values, products, numbers = {}, set(), Counter()
+        match = _VALUE.match(line)
+        if match is None:
+            continue
+        name, what = match[1], _METADATA.sub("", match[2].rstrip())
+        addition = _ADDITION.match(line)
+        if addition is not None and {addition[2], addition[3]} <= products:
+            first, second = (values[each] for each in (addition[2], addition[3]))
+            if first != second:
+                yield _Sum(number, (min(first, second), max(first, second)), first < second)
+        if what.startswith(_PRODUCT):
+            products.add(name)
+        values[name] = _expression(what, values, numbers)
+
+
+def _expression(what: str, values: dict[str, str], numbers: Counter[str]) -> str:
+    """Tells an expression from others; where it depends on more than its operands, by its number among those
+    alike."""
+    if "sideeffect" in what or what.startswith(("phi ", "load ")):
+        alike = _NAME.sub("", what.partition("[")[0] if what.startswith("phi ") else what)
+        numbers[alike] += 1
+        what = f"{alike} {numbers[alike]}"
+    else:
+        what = _NAME.sub(lambda name: values.get(name[0], name[0]), what)
+    return str(hash(what))
+
+
+# What unpacks loaded data.
 
 _READS_CLOCK: Final = re.compile(r' asm sideeffect "(?:@\$1 )?mov\.u32 \$0, %clock;"')
 _LOADS: Final = re.compile(
@@ -21,7 +122,6 @@ _LOADS: Final = re.compile(
 _STAYS: Final = re.compile(r"(?:[a-z]+ )?call |load |atomicrmw |cmpxchg |phi |alloca ")
 _BYTE: Final = re.compile(r'^  %([\w.$-]+) = ((?:tail )?call )i8( asm sideeffect ".*)', re.DOTALL)
 _RESULT: Final = re.compile(r"^  (%[\w.$-]+) = ")
-_NAME: Final = re.compile(r"%[\w.$-]+")
 _NUMBER: Final = re.compile(r"%(\d+)\b")
 _PLACE: Final = re.compile(r", !dbg !\d+")
 _ENDS_BLOCK: Final = re.compile(r"^  (?:br|switch|indirectbr|ret|unreachable)\b")
