@@ -11,8 +11,7 @@ from profscope.analysis.evidence_table import CONVERSION_OPS, LOAD_OPS, MMA_OPS,
 from profscope.analysis.kernels.devices import PIPES
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import CASTS, computed_by, is_dot
-from profscope.analysis.rules.kernel import DOTS, Kernel
+from profscope.analysis.rules.kernel import CASTS, DOTS, Kernel, computed_by, is_dot
 from profscope.analysis.rules.rule import HOPPER, Rule, Where, rows_removed
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value
 
