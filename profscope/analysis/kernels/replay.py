@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, op_info
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
+from profscope.analysis.op_labels import op_info
 from profscope.analysis.spans.rows import Ints
 
 __all__ = ["Replay", "partition_of_warp", "partitions_of", "replay_of", "slices_of"]

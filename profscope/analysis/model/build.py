@@ -45,12 +45,13 @@ from profscope.analysis.model.labels import Group, groups_of, short_name
 from profscope.analysis.model.lines import NO_SAMPLES, identity, lines_entry
 from profscope.analysis.model.missing import not_measured
 from profscope.analysis.model.numbers import entry_of, known_count, known_number
-from profscope.analysis.overhead import bare_times, overhead, variant_entry
+from profscope.analysis.overhead import bare_times, overhead
 from profscope.analysis.spans.ctas import launch_durations, longest_first
 from profscope.analysis.spans.rows import grid_ctas
 from profscope.analysis.spans.summing import SummedSpans, summed_spans
 from profscope.analysis.summary import summary_of
 from profscope.analysis.timeline.distances import compared
+from profscope.analysis.variants import variant_entry
 from profscope.analysis.verdict import KernelVerdict, verdict_of
 from profscope.schema import Tables
 from profscope.threads import worker_pool
