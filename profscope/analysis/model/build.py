@@ -86,7 +86,7 @@ class ModelSources:
 
     @cached_property
     def distances(self) -> pd.DataFrame:
-        return compared(self.time_sources, self.tables.metadata)
+        return compared(self.time_sources)
 
     @cached_property
     def _lines(self) -> tuple[pd.DataFrame, list[str]]:
