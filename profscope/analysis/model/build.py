@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,6 @@ from profscope.analysis.model.entries import (
     LeftOut,
     LeftOutOfModel,
     Limits,
-    Lines,
     MovedBytes,
     PathStep,
     ProfileModel,
@@ -52,7 +52,7 @@ from profscope.analysis.spans.summing import SummedSpans, summed_spans
 from profscope.analysis.summary import summary_of
 from profscope.analysis.timeline.distances import compared
 from profscope.analysis.variants import variant_entry
-from profscope.analysis.verdict import KernelVerdict, verdict_of
+from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 
@@ -141,41 +141,33 @@ def profile_model(
     summary = sources.summary if {*parts} & {"lines", "work"} else pd.DataFrame()
     durations = launch_durations(tables, tables.unit)
     whole_time = float(durations.dropna().sum())
-    said = Said(
-        clean=judgement.findings.attrs.get("clean") or {},
-        findings=judgement.findings.attrs.get("not_measured") or [],
-        lines=[] if lines is None else sources.lines_not_measured,
-    )
     rows = {
-        name: (table, by_configuration(table))
-        for name, table in {
-            "launches": tables.launches,
-            "overhead": costs,
-            "limits": limits_of(tables.counters),
-            "findings": judgement.findings,
-            "experiments": judged.experiments,
-            "summary": summary,
-            "lines": pd.DataFrame() if lines is None else lines,
-        }.items()
+        "launches": tables.launches,
+        "overhead": costs,
+        "limits": limits_of(tables.counters),
+        "findings": judgement.findings,
+        "experiments": judged.experiments,
+        "summary": summary,
+        "lines": pd.DataFrame() if lines is None else lines,
     }
-    entries = []
-    for key in order:
-        own = {name: by_key.get(key, table.iloc[:0]) for name, (table, by_key) in rows.items()}
-        entries.append(
-            kernel_entry(
-                tables,
-                groups[key],
-                KernelRows(**own),
-                durations[own["launches"].index],
-                whole_time,
-                verdict[key],
-                accounts.get(key),
-                judgement.timelines.get(key),
-                said,
-                with_lines=lines is not None and key in shown,
-                with_work="work" in parts,
-            )
+    answers = _Answers(
+        tables,
+        {name: (table, by_configuration(table)) for name, table in rows.items()},
+        durations,
+        verdict,
+        accounts,
+        judgement,
+        [] if lines is None else sources.lines_not_measured,
+    )
+    entries = [
+        _kernel_entry(
+            answers,
+            groups[key],
+            with_lines=lines is not None and key in shown,
+            with_work="work" in parts,
         )
+        for key in order
+    ]
     return ProfileModel(
         schema=SCHEMA,
         unit=tables.unit,
@@ -216,47 +208,42 @@ _MOST_OPS: Final = 6
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
 
-class KernelRows(NamedTuple):
-    """Of one configuration, the rows of the tables and questions of these names."""
+@dataclass(frozen=True)
+class _Answers:
+    """What tables and questions say of all configurations. rows: by table or question, it and the rows of
+    each configuration. durations: of launches. lines_missing: what could not be told of lines."""
 
-    launches: pd.DataFrame
-    overhead: pd.DataFrame
-    limits: pd.DataFrame
-    findings: pd.DataFrame
-    experiments: pd.DataFrame
-    summary: pd.DataFrame
-    lines: pd.DataFrame
+    tables: Tables
+    rows: Mapping[str, tuple[pd.DataFrame, Mapping[_Key, pd.DataFrame]]]
+    durations: pd.Series[float]
+    verdict: Verdict
+    accounts: Mapping[_Key, Account]
+    judgement: Judgement
+    lines_missing: Collection[str]
 
-
-class Said(NamedTuple):
-    """What questions say of all configurations: of those without a finding, what is known; and what could not
-    be told of findings and lines."""
-
-    clean: Mapping[str, str]
-    findings: Collection[str]
-    lines: Collection[str]
+    def of(self, name: str, key: _Key) -> pd.DataFrame:
+        """The rows of one configuration."""
+        table, by_key = self.rows[name]
+        return by_key.get(key, table.iloc[:0])
 
 
-def kernel_entry(
-    tables: Tables,
-    group: Group,
-    rows: KernelRows,
-    times: pd.Series[float],
-    whole_time: float,
-    verdict: KernelVerdict,
-    account: Account | None,
-    timeline: TimelineAnswers | None,
-    said: Said,
-    *,
-    with_lines: bool,
-    with_work: bool,
-) -> KernelEntry:
-    """times: of the launches of the configuration; whole_time: of all launches together."""
-    about = variant_entry(tables.metadata, group.kernel, group.variant)
-    own_id = _kernel_id(about, group.kernel, group.variant)
-    names = {group.kernel, f"{group.kernel} #{group.variant}"}
-    launches, summary, time = rows.launches, rows.summary, _launch_times(times, tables.unit, _RECORDS)
-    first, cost = launches.iloc[0], rows.overhead.iloc[0]
+def _kernel_entry(answers: _Answers, group: Group, *, with_lines: bool, with_work: bool) -> KernelEntry:
+    tables, key = answers.tables, (group.kernel, group.variant)
+    about = variant_entry(tables.metadata, *key)
+    own_id = _kernel_id(about, *key)
+    name = f"{group.kernel} #{group.variant}"
+    names = {group.kernel, name}
+    launches, summary = answers.of("launches", key), answers.of("summary", key)
+    times, whole_time = answers.durations[launches.index], float(answers.durations.sum())
+    time, verdict = _launch_times(times, tables.unit, _RECORDS), answers.verdict[key]
+    first, cost = launches.iloc[0], answers.of("overhead", key).iloc[0]
+    timeline, said = answers.judgement.timelines.get(key), answers.judgement.findings.attrs
+    clean: Mapping[str, str] = said.get("clean") or {}
+    lines = None
+    if with_lines:
+        missing = [each for each in answers.lines_missing if each.startswith(NO_SAMPLES)]
+        missing += _about(names, answers.lines_missing)
+        lines = lines_entry(own_id, answers.of("lines", key), summary, tables.unit, missing)
     return KernelEntry(
         id=own_id,
         kernel=group.kernel,
@@ -277,7 +264,7 @@ def kernel_entry(
         ),
         share=None if not whole_time or time is None else time.total / whole_time,
         time=time,
-        bare_time=_bare_time(tables, group.kernel, group.variant),
+        bare_time=_bare_time(tables, *key),
         recorded_over_bare=Slowdown(
             ratio=known_number(cost["slowdown"]),
             low_ratio=known_number(cost["slowdown_low"]),
@@ -294,13 +281,13 @@ def kernel_entry(
         verdict=verdict.label,
         reasons=verdict.reasons,
         verdict_not_measured=verdict.not_measured,
-        limits=_limits_of(rows.limits),
-        account=account,
-        findings=tuple(_finding(own_id, row) for row in rows.findings.to_dict("records")),
-        clean=said.clean.get(f"{group.kernel} #{group.variant}") or said.clean.get(group.kernel, ""),
-        findings_not_measured=tuple(_about(names, said.findings)),
-        experiments=tuple(_experiments(rows.experiments)),
-        lines=_lines_of(own_id, rows, tables.unit, names, said.lines) if with_lines else None,
+        limits=_limits_of(answers.of("limits", key)),
+        account=answers.accounts.get(key),
+        findings=tuple(_finding(own_id, row) for row in answers.of("findings", key).to_dict("records")),
+        clean=clean.get(name) or clean.get(group.kernel, ""),
+        findings_not_measured=tuple(_about(names, said.get("not_measured") or [])),
+        experiments=tuple(_experiments(answers.of("experiments", key))),
+        lines=lines,
         overlap=None if timeline is None else _overlap_of(timeline),
         critical_path=()
         if timeline is None
@@ -403,11 +390,6 @@ def _finding(kernel_id: str, row: Mapping[Any, Any]) -> FindingEntry:
 def _experiments(rows: pd.DataFrame) -> Iterator[ExperimentEntry]:
     for row in most_saved_first(rows).to_dict("records"):
         yield entry_of(ExperimentEntry, row, valid=bool(row["valid"]))
-
-
-def _lines_of(kernel_id: str, rows: KernelRows, unit: str, names: set[str], said: Collection[str]) -> Lines:
-    missing = [*(text for text in said if text.startswith(NO_SAMPLES)), *_about(names, said)]
-    return lines_entry(kernel_id, rows.lines, rows.summary, unit, missing)
 
 
 def _overlap_of(timeline: TimelineAnswers) -> dict[str, dict[str, float | None]] | None:

@@ -19,7 +19,7 @@ from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, Kernel, computed_by, is_elementwise, is_store
 from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.products import slow_products
-from profscope.analysis.rules.rule import Rule, Where, as_removed
+from profscope.analysis.rules.rule import Rule, Where, as_removed, rows_removed
 from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
 __all__ = ["RULES", "conversion_lines", "early_reductions"]
@@ -169,12 +169,8 @@ def _conversions(kernel: Kernel) -> Iterator[Where]:
     yield Where(
         (file, lines.get(line, line)), rows,
         cites={"moving": of_instructions(table.share("executed", rows)), "sampled": of_samples(share)},
-        amounts={"waits": share},
+        amounts={"removed": share},
     )  # fmt: skip
-
-
-def _same_layout(kernel: Kernel, where: Where) -> Edit:
-    return Edit(float(where.amounts["waits"]), without(where.mask))
 
 
 def conversion_lines(graph: Graph) -> dict[int, int]:
@@ -284,7 +280,7 @@ RULES: Final = (
         "fewer warps (num_warps), or a layout in which one warp has all that is reduced",
     ),
     Rule(
-        "layout-conversion", _ALL, _conversions, _same_layout,
+        "layout-conversion", _ALL, _conversions, rows_removed,
         "{moving} move tensors from one layout to another through shared memory, again and again; "
         "{sampled} are there",
         "an order of ops in which both sides share a layout; transpose once",
