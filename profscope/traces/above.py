@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.kernels.work import works
 from profscope.analysis.spans.rows import SITE_COLUMNS, Floats, counted, grid_scales, scales
+from profscope.analysis.summary import works
 from profscope.schema import Tables
 from profscope.traces.overview import Bars, WarpRuns, drawn_findings, warp_runs
 from profscope.traces.tracks import Tracks

@@ -227,6 +227,30 @@ def test_what_needs_the_ttgir_is_left_out_without_it(text: str | None) -> None:
     assert "issue-bound" in found  # rests on counters
 
 
+@pytest.mark.parametrize(
+    ("finding", "name", "busy"),
+    [
+        ("index-arithmetic", "ring buffer by remainder", {"dram": 1.0}),
+        ("conversions", "depthwise bytes in float32", {"tensor": 1.0}),
+    ],
+)
+def test_instructions_are_no_cause_if_memory_or_tensor_cores_are_busier(
+    finding: str, name: str, busy: dict[str, float]
+) -> None:
+    kernel = kernel_in(recorded(name).tables)
+    assert finding in [each.finding for each in diagnose(kernel)]
+    busier = replace(kernel, balance=dict(kernel.balance) | busy)
+    assert finding not in [each.finding for each in diagnose(busier)]
+
+
+def test_products_that_work_beside_other_pipes_do_not_wait() -> None:
+    kernel = kernel_in(recorded("product scaled each step").tables)
+    for fma, is_found in ((0.3, True), (0.6, False)):
+        used = dict(kernel.used) | {"tensor": 0.5, "fma": fma}
+        shared = replace(kernel, resources=replace(kernel.resources, used=used))
+        assert ("mma-not-overlapped" in [each.finding for each in diagnose(shared)]) is is_found
+
+
 def test_totals_tell_right_from_wrong() -> None:
     right = judged("chain of rows")
     wrong = replace(right, right_cause=False)

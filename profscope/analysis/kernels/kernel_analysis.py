@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from profscope.analysis.answers import Answer
 from profscope.analysis.kernels.devices import Peak, max_resident_ctas, peak_of, sm_count_of
-from profscope.analysis.kernels.work import works
 from profscope.analysis.op_labels import op_class
 from profscope.analysis.spans.corrections import are_corrected, record_cost, weighed
 from profscope.analysis.spans.ctas import Shape, ctas_of_spans, every_cta, launch_durations, shape_of
 from profscope.analysis.spans.rows import Floats, Ints, grid_scales, not_samples, own_times, sites
 from profscope.analysis.spans.summing import SummedSpans
+from profscope.analysis.summary import works
 from profscope.analysis.variants import variant_entry
 from profscope.schema import Tables
 

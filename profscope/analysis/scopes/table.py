@@ -81,7 +81,7 @@ class ScopeRow:
     """One scope's figures in the table's unit; share is of the table's warp time, None if in flight.
 
     The percentiles and max are None where they were not asked for. measures, bytes_at_most, flops
-    and the rates are those of `analysis.work.with_work`, None where there are none.
+    and the rates are those of `analysis.summary.with_work`, None where there are none.
     """
 
     variant: int
