@@ -41,7 +41,7 @@ def _completes(scope: str) -> bool:
     return info is not None and info.completes
 
 
-def meetings(judged: KernelAnalysis, first: int = 0, last: int | None = None) -> pd.DataFrame:
+def meetings(judged: KernelAnalysis, first: int, last: int) -> pd.DataFrame:
     """One row per span that may be part of a meeting, of the spans `first` to `last`.
 
     span, site, cta, warp, begin, end; number, the same for what met; came, how many warps did; earliest,

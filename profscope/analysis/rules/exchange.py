@@ -125,9 +125,7 @@ def early_reductions(graph: Graph) -> dict[int, bool]:
     for node in graph.named(_REDUCE, loop=True):
         loop = node.loops[0]
         if _is_accumulated(graph, node, loop):
-            found[loop][node.line] = not any(
-                computed_by(graph, operand, loop)[1] for operand in node.operands
-            )
+            found[loop][node.line] = not any(computed_by(operand, loop)[1] for operand in node.operands)
     return {
         line: all(lines.values()) for lines in found.values() if any(lines.values()) for line in lines if line
     }
@@ -140,7 +138,7 @@ def _is_accumulated(graph: Graph, reduction: Node, loop: Node) -> bool:
     def is_carried_on(node: Node) -> bool:
         users = list(graph.forward(node, graph.moves))
         is_yielded = any(each.name == "scf.yield" and each.loop is loop for each in users)
-        is_combined = any(computed_by(graph, value, loop)[1] for value in node.operands)
+        is_combined = any(computed_by(value, loop)[1] for value in node.operands)
         return is_elementwise(node) and is_yielded and is_combined and not any(map(is_store, users))
 
     def goes_on(node: Node) -> bool:

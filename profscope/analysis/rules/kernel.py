@@ -408,7 +408,7 @@ def is_load(node: Node) -> bool:
     return node.name in _LOADS
 
 
-def computed_by(graph: Graph, value: Value, loop: Node) -> tuple[list[Node], bool]:
+def computed_by(value: Value, loop: Node) -> tuple[list[Node], bool]:
     """The ops of a loop that a value is computed by, back to what is loaded, and whether a value of the step
     before is among what it is computed from."""
     left, seen, found, is_carried = [value], set[Value](), list[Node](), False

@@ -184,7 +184,7 @@ def unoverlapped_products(graph: Graph) -> Iterator[tuple[Node, list[Node], list
             each for each in product.results[0].users if _NONE_PENDING.search(each.text) and each.loop is loop
         ]
         goals = [goal for wait in waits for goal in graph.forward(wait, graph.moves)]
-        made = [each for value in product.operands[:OPERANDS] for each in computed_by(graph, value, loop)[0]]
+        made = [each for value in product.operands[:OPERANDS] for each in computed_by(value, loop)[0]]
         of_result, of_operand = (list(filter(_is_arithmetic, each)) for each in (goals, made))
         if (of_result or of_operand) and product.line:
             yield product, of_result, of_operand
@@ -251,7 +251,7 @@ def are_chained(graph: Graph) -> bool:
         is_dot(each)
         for node in graph.named(DOTS, loop=True)
         for value in node.operands[:OPERANDS]
-        for each in computed_by(graph, value, node.loops[0])[0]
+        for each in computed_by(value, node.loops[0])[0]
     )
 
 
