@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +19,6 @@ from profscope.profiles import Profile, diff, load
 from profscope.traces.merging import Part, merged
 from tests.support.all_views import Views, by_line, margins, of_group, plain_sums, warps_of
 from tests.support.captured import captured
-from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.sessions import CASES, session
 from tests.support.short_rings import short_rings
 
@@ -271,30 +269,6 @@ def agree_on_ranks(told: Told) -> None:
         assert sum(row["time"]["total"] for row in told.screen["kernels"]) == ranks["busy_ns"].sum()
 
 
-def agree_on_figures(told: Told) -> None:
-    """The launch and the CTA that the figure is of."""
-    if not len(told.profile.df):
-        return
-    spans = told.profile.launches
-    took = (spans["end_ns"] - spans["start_ns"]).groupby(spans["kernel"]).sum()
-    axes = told.profile.plot.timeline().axes[0]
-    title = axes.get_title(loc="left")
-    told_by = re.fullmatch(r"(.*), launch (\d+), CTA (\d+) on SM \d+.*", title)
-    assert told_by is not None
-    kernel, launch, cta = told_by.groups()
-    assert took[kernel] == took.max()
-    chosen = "--launch", launch, "--cta", cta
-    warps = told.views.ask(*chosen, "--by", "warp")
-    assert len(axes.get_yticklabels()) == len(warps)
-    df = told.profile.df[(told.profile.df["launch"] == int(launch)) & (told.profile.df["kind"] != "async")]
-    whose = df.groupby("cta")
-    begin, end = whose["start_ns"].min(), (df["start_ns"] + df["duration_ns"]).groupby(df["cta"]).max()
-    if told.unit == "ns":
-        # The timeline takes what the CTA's spans do.
-        x0, x1 = axes.get_xlim()
-        assert x1 - x0 >= (end - begin)[int(cta)] * (1 - 1e-9)
-
-
 def agree_in_other_forms(told: Told) -> None:
     profile, views, unit = told.profile, told.views, told.unit
     weights = views.collapsed()
@@ -338,31 +312,8 @@ def agree_in_other_forms(told: Told) -> None:
     assert (side["self_a"] == side["self_b"]).all()
 
 
-def agree_in_files(told: Told, processor: Processor) -> None:
-    """What databases say of a profile's files: spans as they were read."""
-    duckdb = pytest.importorskip("duckdb")
-    df, path = told.profile.tables.df, told.views.path
-    counts = df.groupby("scope", observed=True)["duration_ns"].agg(["size", "sum"])
-    told.profile.save(path.with_suffix(".parquet"))
-    rows = duckdb.sql(
-        f"select scope, count(*), sum(duration_ns) from '{path.with_suffix('.parquet')}' group by scope"
-    ).fetchall()
-    if len(df):
-        known = {str(scope): (int(row["size"]), int(row["sum"])) for scope, row in counts.iterrows()}
-        assert {scope: (number, total) for scope, number, total in rows if scope is not None} == known
-    for suffix in (".pftrace", ".json"):
-        told.profile.save(path.with_suffix(suffix))
-        processor.load(path.with_suffix(suffix))
-        assert processor.errors() == []
-        spans = f"from slice where category in {SPAN_KINDS} and category not in ('gap')"
-        ((number, total),) = processor.query(f"select count(*), sum(dur) {spans}")
-        own = df[df["kind"] != "gap"]
-        assert number == len(own)
-        assert (total or 0) == own["duration_ns"].sum()
-
-
 ON_ONE_FILE = (agree_on_the_summary, agree_on_the_screen, agree_on_lines, agree_on_rows)
-ALL = (*ON_ONE_FILE, agree_on_ranks, agree_on_figures, agree_in_other_forms)
+ALL = (*ON_ONE_FILE, agree_on_ranks, agree_in_other_forms)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +326,6 @@ ALL = (*ON_ONE_FILE, agree_on_ranks, agree_on_figures, agree_in_other_forms)
         (agree_on_rows, "some CTAs"),
         (agree_in_other_forms, "two kernels"),
         (agree_on_ranks, "two ranks"),
-        (agree_on_figures, "a whole launch"),
     ],
 )
 def test_views_agree(agree: Callable[[Told], None], name: str, tmp_path: Path) -> None:
@@ -384,11 +334,10 @@ def test_views_agree(agree: Callable[[Told], None], name: str, tmp_path: Path) -
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*FEW, *MORE])
-def test_all_views_of_many_profiles(name: str, tmp_path: Path, processor: Processor) -> None:
+def test_all_views_of_many_profiles(name: str, tmp_path: Path) -> None:
     told = told_of({**FEW, **MORE}[name], tmp_path)
     for agree in ALL:
         agree(told)
-    agree_in_files(told, processor)
 
 
 @pytest.mark.exhaustive

@@ -7,7 +7,7 @@ from typing import Literal
 from rich.text import Text
 
 from profscope.analysis.scopes.by import OF_LAUNCHES, OF_SCOPES, ByRow, make_rows
-from profscope.analysis.scopes.row_filter import RowFilter
+from profscope.analysis.scopes.table import RowFilter
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary_of

@@ -16,10 +16,9 @@ from profscope.analysis.model.entries import KernelEntry, KernelFinding, Profile
 from profscope.analysis.model.labels import Group, differs_text
 from profscope.analysis.model.missing import bare_kernels, more_spans
 from profscope.analysis.model.numbers import plain
-from profscope.analysis.scopes.row_filter import RowFilter
-from profscope.analysis.scopes.table import KernelTable, make_tables
+from profscope.analysis.scopes.table import KernelTable, RowFilter, make_tables
 from profscope.analysis.scopes.tree import ScopeTree, make_trees
-from profscope.analysis.source_code.texts import source_lines
+from profscope.analysis.sources import source_lines
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter

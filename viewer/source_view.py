@@ -11,7 +11,7 @@ from rich.text import Text
 
 from profscope.analysis.model.labels import named
 from profscope.analysis.model.missing import FRAMES
-from profscope.analysis.scopes.row_filter import ends_with
+from profscope.analysis.scopes.table import ends_with
 from profscope.analysis.source_code.annotated import (
     SHARE_COLUMNS,
     Annotated,
@@ -21,7 +21,7 @@ from profscope.analysis.source_code.annotated import (
     annotate,
 )
 from profscope.analysis.source_code.listings import FORMS
-from profscope.analysis.source_code.texts import SourceLines
+from profscope.analysis.sources import SourceLines
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from profscope.viewer.grid import fit, heading, pad, words, wrap

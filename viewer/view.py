@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from profscope.analysis.source_code.texts import source_lines
+from profscope.analysis.sources import source_lines
 from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.input import Trace, imported_beside, part_of, read

@@ -15,8 +15,8 @@ import pandas as pd
 from profscope.analysis.answers import Answer, joined_frame, refused_evidence
 from profscope.analysis.estimates import FEWEST_SAMPLES
 from profscope.analysis.kernels.devices import max_resident_ctas, sm_count_of
-from profscope.analysis.kernels.kernel_analysis import op_class
 from profscope.analysis.line_rows import TimeSources, configurations, witnesses
+from profscope.analysis.op_labels import op_class
 from profscope.analysis.spans.ctas import beside_bare_ones, every_cta, shape_of
 from profscope.analysis.spans.rows import begins_of_runs, ended, grid_ctas
 from profscope.schema import Tables

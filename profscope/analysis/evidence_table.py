@@ -14,8 +14,6 @@ A row is the instructions of one opcode at one line. Columns of `rows`, which ha
     sectors, sectors_ideal, wavefronts, wavefronts_ideal, local_sectors
                         moved by these, and what their bytes need
     pipes               fma, alu, fp64, xu and lsu: of these warp instructions, how many go there
-    basis               who has measured: "counts", "samples" (no more is known of the row), "records",
-                        "experiments"
 
 Beside it, by row and stall: `at`, the PC samples at these instructions, and `blamed`, those of instructions
 that wait for these. On the emulator these are the cycles of its cost model.
@@ -221,7 +219,7 @@ def evidence_table(counts: pd.DataFrame, samples: pd.DataFrame) -> EvidenceTable
         key = file, line, cls
         if key not in row_of:
             row_of[key] = len(table) + len(extra)
-            extra.append({"file": file, "line": line, "cls": cls, "opcode": "", "op": "", "basis": "samples"})
+            extra.append({"file": file, "line": line, "cls": cls, "opcode": "", "op": ""})
         return row_of[key]
 
     columns = [
@@ -244,7 +242,7 @@ def evidence_table(counts: pd.DataFrame, samples: pd.DataFrame) -> EvidenceTable
     ]
     if extra:
         more = pd.DataFrame(extra).reindex(columns=table.columns)
-        numbers = table.columns.difference(["file", "opcode", "op", "cls", "basis", "line"])
+        numbers = table.columns.difference(["file", "opcode", "op", "cls", "line"])
         more[numbers] = 0
         table = pd.concat([table, more], ignore_index=True) if len(table) else more
     at, blamed = np.zeros((len(table), len(stalls))), np.zeros((len(table), len(stalls)))
@@ -270,7 +268,7 @@ def _summed(counted: pd.DataFrame) -> _Summed:
         most_executed=("executed", "max"),
         **{name: (name, "sum") for name in (*_AMOUNTS, *PIPES)},
     ).reset_index()  # fmt: skip
-    return _Summed(table.assign(basis="counts"), groups.ngroup())
+    return _Summed(table, groups.ngroup())
 
 
 def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:

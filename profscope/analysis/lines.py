@@ -129,7 +129,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
 
 def lines_of(tables: Tables, known: TimeSources, apart: pd.DataFrame | None = None) -> pd.DataFrame:
     """`lines` of tables whose witnesses are known. apart: what `distances` returns, if known."""
-    apart = compared(known, tables.metadata) if apart is None else apart
+    apart = compared(known) if apart is None else apart
     inside = known.times[known.times["kind"] != GAP]
     counted = placed(tables.counts[tables.counts["executed"] > 0])
     paths = [table[[*ROW, "call_path"]] for table in (inside, known.samples, counted)]

@@ -9,11 +9,20 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.spans.rows import Ints
-from profscope.instrument_passes.ops import OPS, SPANNABLE
+from profscope.instrument_passes.ops import OPS, SPANNABLE, OpInfo
 
-__all__ = ["hides_copies", "instructions_of", "is_copy_wait", "label_of", "stages_of", "with_global_bytes"]
+__all__ = [
+    "hides_copies",
+    "instructions_of",
+    "is_copy_wait",
+    "label_of",
+    "op_class",
+    "op_info",
+    "stages_of",
+    "with_global_bytes",
+]
 
-_CLASSES = {info.label: info.cls for info in OPS.values() if info.cls in SPANNABLE}
+_INFOS = {info.label: info for info in OPS.values() if info.cls in SPANNABLE}
 
 # Ops that move bytes between global memory and a CTA: others move the same bytes once more inside.
 _GLOBAL = ("load", "store", "atomic", "async_copy")
@@ -35,23 +44,34 @@ _INSTRUCTIONS = {
 ops are made of any."""
 
 
+def op_info(scope: str) -> OpInfo | None:
+    """The row of the op that a span is named after, None for an unknown one."""
+    return _INFOS.get(label_of(scope))
+
+
+def op_class(scope: str) -> str:
+    """The class of the op that a span is named after (`load` of "load x latency"), "" for an unknown one."""
+    info = op_info(scope)
+    return "" if info is None else info.cls
+
+
 def instructions_of(scope: str) -> frozenset[str] | None:
     """The classes of instructions that an op's span has inside, None where these may be any."""
-    return _INSTRUCTIONS.get(_CLASSES.get(label_of(scope), ""))
+    return _INSTRUCTIONS.get(op_class(scope))
 
 
 def with_global_bytes(summary: pd.DataFrame) -> pd.DataFrame:
     """A summary whose `bytes_at_most` are missing where an op moves none to or from global memory."""
-    labels = [label_of(scope) for scope in summary["scope"].astype("str")]
-    moved = [_CLASSES.get(label) in _GLOBAL and label not in _INSIDE for label in labels]
+    scopes = summary["scope"].astype("str")
+    moved = [op_class(scope) in _GLOBAL and label_of(scope) not in _INSIDE for scope in scopes]
     is_global = pd.Series(moved, summary.index, dtype="bool")
     return summary.assign(bytes_at_most=summary["bytes_at_most"].where(is_global))
 
 
 def hides_copies(scopes: Iterable[str]) -> bool:
     """Whether a kernel with these scopes waits for copies, and none of them is recorded itself."""
-    labels = {label_of(scope) for scope in scopes}
-    return not labels.isdisjoint(_COPY_WAITS) and not any(_CLASSES.get(label) == _COPY for label in labels)
+    told = set(scopes)
+    return any(map(is_copy_wait, told)) and not any(op_class(scope) == _COPY for scope in told)
 
 
 def is_copy_wait(scope: str) -> bool:
@@ -62,7 +82,7 @@ def is_copy_wait(scope: str) -> bool:
 @lru_cache(maxsize=4096)
 def label_of(scope: str) -> str:
     """The longest that the name begins with, "" if none."""
-    return max((label for label in _CLASSES if f"{scope} ".startswith(f"{label} ")), key=len, default="")
+    return max((label for label in _INFOS if f"{scope} ".startswith(f"{label} ")), key=len, default="")
 
 
 def stages_of(df: pd.DataFrame, site: Ints, count: int) -> list[str]:

@@ -13,6 +13,7 @@ from profscope.analysis.estimates import LAYOUT_NOISE, ratio_of
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.ctas import knows_ends
 from profscope.analysis.spans.rows import Floats, ended, not_samples
+from profscope.analysis.variants import variant_entry
 from profscope.schema import Tables
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "budget_line",
     "overhead",
     "timed_entry",
-    "variant_entry",
 ]
 
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
@@ -174,12 +174,6 @@ def _row(
         "slowdown_high": slowdown.high,
         "basis": slowdown.basis,
     }
-
-
-def variant_entry(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """What the metadata say of a variant (docs/views.md); {} where they do not have it."""
-    variants = (metadata.get("variants") or {}).get(kernel) or []
-    return next((each for each in variants if each["variant"] == variant), {})
 
 
 def _last(builds: Sequence[dict[str, Any]]) -> dict[str, Any]:

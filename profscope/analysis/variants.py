@@ -10,13 +10,19 @@ import pandas as pd
 
 from profscope.schema import MODEL_DTYPES
 
-__all__ = ["MODEL", "configuration", "differing", "with_model", "with_model_of_spans"]
+__all__ = ["MODEL", "configuration", "differing", "variant_entry", "with_model", "with_model_of_spans"]
 
 MODEL: Final = tuple(MODEL_DTYPES)
 _SHOWN_DIGITS: Final = 6
 _UNKNOWN: Final = ("", "", 0)
 
 Places = Mapping[tuple[str, int], tuple[str, str, int]]
+
+
+def variant_entry(metadata: Mapping[str, Any], kernel: str, variant: int) -> dict[str, Any]:
+    """What the metadata say of a variant (docs/views.md); {} where they do not have it."""
+    variants = (metadata.get("variants") or {}).get(kernel) or []
+    return next((each for each in variants if each.get("variant") == variant), {})
 
 
 def by_variant(metadata: Mapping[str, Any]) -> Places:

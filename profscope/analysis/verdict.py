@@ -10,15 +10,15 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.overhead import overhead, variant_entry
+from profscope.analysis.overhead import overhead
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.pieces import each_piece, pieces
 from profscope.analysis.spans.rows import Ints, begins_of_runs, grid_scales, not_samples
-from profscope.analysis.spans.share_errors import share_errors
-from profscope.analysis.spans.summing import SummedSpans, summed_spans
+from profscope.analysis.spans.summing import SummedSpans, share_errors, summed_spans
 from profscope.analysis.texts import Markup, count_text, tag
 from profscope.analysis.timeline.distances import distances
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
+from profscope.analysis.variants import variant_entry
 from profscope.schema import Tables
 
 __all__ = [

@@ -16,8 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.findings import findings
-from profscope.analysis.kernels.work import works
 from profscope.analysis.spans.rows import SITE_COLUMNS, Floats, counted, grid_scales, scales
+from profscope.analysis.summary import works
 from profscope.analysis.texts import count_text
 from profscope.schema import Tables
 from profscope.traces.tracks import Tracks, run_starts

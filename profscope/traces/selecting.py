@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.answers import EVIDENCE_LEFT_OUT
-from profscope.analysis.kernels.work import works
+from profscope.analysis.summary import works
 from profscope.analysis.texts import kernel_of_note
 from profscope.errors import TraceError
 from profscope.schema import LAUNCH_DTYPES, MEASURED_DTYPES, Tables

@@ -82,21 +82,6 @@ def test_what_was_left_out_is_not_judged() -> None:
     assert said.startswith("matmul_kernel: all: ")
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=examples(20))
-@given(profiles())
-def test_any_profile_is_judged(profile: Profile) -> None:
-    table = profile.findings()
-    assert {name: str(dtype) for name, dtype in table.dtypes.items()}.items() <= FINDING_DTYPES.items()
-    gains = table.get("gain_pct", pd.Series(dtype="float64")).dropna()  # no gain is known: no column
-    assert gains.between(0, 100).all()
-    assert gains.is_monotonic_decreasing
-    assert table["confidence"].isin(["high", "medium", "low"]).all()
-    assert (table["evidence"] != "").all()
-    assert (table["advice"] != "").all()
-    path = profile.timeline.critical_path()
-    assert path["share"].between(0, 1).all()
-
-
 def test_an_emulated_profile_says_so() -> None:
     with session() as prof:
         launch_add()

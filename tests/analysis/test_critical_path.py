@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-import profscope
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.analysis.kernels.replay import replay_of
 from profscope.profiles import Profile
 from tests.kernels.planted import late_warp_kernel
 from tests.support.captured import captured
-from tests.support.profiles import regular_profile
 from tests.support.sessions import session
 
 INSTRUMENT = ["kernel-span", "loop-spans", "op-spans{classes=reduce;elementwise}"]
@@ -27,8 +25,8 @@ def late(turns: int) -> Profile:
 
 
 def test_a_shorter_span_ends_the_cta_as_much_earlier_as_was_said() -> None:
-    whole, shorter = late(1000), late(700)
-    path = whole.timeline.critical_path(30.0)
+    whole, shorter = late(1000), late(750)
+    path = whole.timeline.critical_path()
     asm = path.iloc[0]
     assert asm["scope"] == "inline asm x"
     assert asm["share"] > 0.9  # the way goes through the late warp, not the others
@@ -55,10 +53,10 @@ def test_run_again_unchanged_a_cta_takes_what_it_took(name: str) -> None:
 
 
 def test_nothing_ends_earlier_than_all_that_is_on_the_way() -> None:
-    path = captured("softmax-heavy-0").timeline.critical_path(100.0)
+    path = captured("softmax-heavy-0").timeline.critical_path()
     known = path.dropna()
     assert len(known)
-    assert (known["earlier_pct"] <= 100 * known["share"] + 5).all()
+    assert (known["earlier_pct"] <= 25 * known["share"] + 5).all()
     assert path["cycles"].is_monotonic_decreasing
 
 
@@ -67,10 +65,5 @@ def test_copies_in_flight_are_on_the_way() -> None:
     assert path["scope"].iloc[0] == "async copy x"
 
 
-def test_bad_input() -> None:
-    with pytest.raises(profscope.errors.OptionError, match="shorter_pct=0 is not above 0"):
-        regular_profile(1, 1).timeline.critical_path(0)
-    with pytest.raises(profscope.errors.OptionError, match="shorter_pct='x' is not above 0"):
-        regular_profile(1, 1).timeline.critical_path("x")  # type: ignore[arg-type]
-    assert set(regular_profile(1, 5).timeline.critical_path()["median_of"]) == {5}
+def test_of_nothing_there_is_no_way() -> None:
     assert Profile().timeline.critical_path().empty

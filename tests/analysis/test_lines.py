@@ -185,10 +185,6 @@ def test_spans_are_compared_where_ops_have_some() -> None:
     assert row["elsewhere"] == pytest.approx(row["distance"])
     assert row["line"] == max(ops.index, key=ops.get)
     assert 0 < row["noise"] < row["distance"]
-    assert pd.isna(row["noise_seen"])
-    entry = {"kernel": "matmul_kernel", "variant": 0, "binary": "bare", "instructions": []}
-    seen = distance(counts, sampler={"binaries": [{**entry, "apart": [0.03, 0.01]}]})
-    assert seen["noise_seen"] == pytest.approx(3 * row["noise"])
 
 
 def test_who_waits_for_copies_is_in_the_span_of_that_wait() -> None:

@@ -19,7 +19,6 @@ from profscope.schema import measured_frame
 from tests.support.counted import counted
 from tests.support.experiments import experiment
 
-NAN = math.nan
 GATHER = Path(__file__).parents[1] / "data" / "evidence" / "gather.pftrace.gz"
 
 
@@ -249,16 +248,6 @@ def test_a_profile_with_experiments_has_their_gains(gather: Profile) -> None:
     assert "measured" not in repr(before)
     assert table.iloc[1:].equals(before.iloc[1:])
     assert table.dtypes.equals(before.dtypes)
-
-
-def test_a_profile_whose_experiment_refutes_a_finding_says_so(gather: Profile) -> None:
-    load = gather.findings().iloc[0]
-    place, kernel = (load["file"], load["line"]), load["kernel"]
-    nothing = experiment("load", "contiguous", (0.1, -0.5, 0.7), place=place, kernel=kernel)
-    table = explained(gather, nothing).findings()
-    assert "uncoalesced-load" not in set(table["finding"])
-    said = f"{kernel}: uncoalesced-load at line {load['line']}: contiguous saves 0.1 %"
-    assert table.attrs["refuted"] == [said]
 
 
 def test_without_evidence_of_the_hardware_experiments_are_findings_of_a_profile(gather: Profile) -> None:

@@ -83,14 +83,6 @@ def with_waits(share: float) -> Kernel:
     return with_tables("chain of rows", samples=samples.assign(samples=scaled))
 
 
-def with_queue(line: int) -> Kernel:
-    """All wait for the queue that takes the narrow accesses at a line, and L2 alone is busy."""
-    name = "bytes one by one"
-    samples = load(RECORDINGS / _CASES[name]["file"]).samples
-    kernel = with_tables(name, samples=samples.assign(stall="lg_throttle", blamed_line=line, blamed_pc=-1))
-    return replace(kernel, resources=replace(kernel.resources, used={"l2": 0.9}))
-
-
 def with_tensor(used: float) -> Kernel:
     """A product whose tiles have a short side, with so much to do for the tensor cores."""
     return with_used(of_case("matmul by 2 warps"), tensor=used)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from profscope.analysis.scopes.by import make_rows
-from profscope.analysis.scopes.row_filter import RowFilter
+from profscope.analysis.scopes.table import RowFilter
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.profiles import Profile, load
 from tests.support.command_line import run

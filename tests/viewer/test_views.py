@@ -13,7 +13,7 @@ from profscope.analysis.model.entries import FindingEntry, KernelFinding
 from profscope.analysis.model.labels import Group
 from profscope.analysis.scopes.table import make_tables
 from profscope.analysis.scopes.tree import make_trees
-from profscope.analysis.source_code.texts import source_lines
+from profscope.analysis.sources import source_lines
 from profscope.profiles import Profile
 from profscope.viewer.grid import fit, fit_end
 from profscope.viewer.header import render_header

@@ -10,11 +10,11 @@ import pandas as pd
 
 from profscope.analysis.cause import Quantity
 from profscope.analysis.comparing.chance import Floor, Sample, benjamini_hochberg, compared, floor_of
-from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.operands import (
     LAUNCH,
     Operand,
     Said,
+    Side,
     joined,
     missing_of,
     notes_on,

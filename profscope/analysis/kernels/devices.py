@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
 
+from profscope.analysis.variants import variant_entry
 from profscope.emulator.costs import ptx_slots
 
 __all__ = ["PIPES", "Peak", "max_resident_ctas", "peak_of", "pipe_of", "slots_of", "sm_count_of"]
@@ -78,8 +79,7 @@ def max_resident_ctas(metadata: Mapping[str, Any], kernel: str, variant: int) ->
 
     Of a GPU's binaries the profile says it. The emulator's follows from its model, which knows no registers.
     """
-    entries = (metadata.get("variants") or {}).get(kernel) or ()
-    configuration: Mapping[str, Any] = next((each for each in entries if each.get("variant") == variant), {})
+    configuration = variant_entry(metadata, kernel, variant)
     device = metadata.get("device")
     model = device if metadata.get("backend") == "emulator" and isinstance(device, dict) else {}
     warps = configuration.get("num_warps")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from profscope.analysis.answers import Answer
 from profscope.analysis.kernels.devices import Peak, max_resident_ctas, peak_of, sm_count_of
-from profscope.analysis.kernels.work import works
+from profscope.analysis.op_labels import op_class
 from profscope.analysis.spans.corrections import are_corrected, record_cost, weighed
 from profscope.analysis.spans.ctas import Shape, ctas_of_spans, every_cta, launch_durations, shape_of
 from profscope.analysis.spans.rows import Floats, Ints, grid_scales, not_samples, own_times, sites
 from profscope.analysis.spans.summing import SummedSpans
-from profscope.instrument_passes.ops import OPS, OpInfo
+from profscope.analysis.summary import works
+from profscope.analysis.variants import variant_entry
 from profscope.schema import Tables
 
 __all__ = [
@@ -32,8 +33,6 @@ __all__ = [
     "SkippedKernel",
     "Spans",
     "kernel_analyses",
-    "op_class",
-    "op_info",
 ]
 
 DURATION: Final = "duration_cycles"
@@ -49,8 +48,7 @@ class Spans:
     site: row of the judged `sites`. cta: row of `ctas`. warp: a number for each warp of each CTA, from 0,
     without gaps. start, end: cycles of the SM's clock, as they were read; duration, own: without what records
     took, where that is known (`corrections`); own is what no span inside covers.
-    gap: cycles from the end of a span that has none inside to the next record of its warp. parent: row
-    here, -1 at a root. row: that of the profile's table.
+    parent: row here, -1 at a root. row: that of the profile's table.
     """
 
     site: Ints
@@ -60,7 +58,6 @@ class Spans:
     end: Ints
     duration: Ints
     own: Ints
-    gap: Ints
     parent: Ints
     iteration: Ints
     row: Ints
@@ -196,9 +193,7 @@ class KernelAnalysis:
     @cached_property
     def configuration(self) -> dict[str, Any]:
         """The entry of metadata["variants"], {} where there is none."""
-        known = self.tables.metadata.get("variants") or {}
-        entries = (each for each in known.get(self.kernel, ()) if each["variant"] == self.variant)
-        return next(entries, {})
+        return variant_entry(self.tables.metadata, self.kernel, self.variant)
 
     def build(self, name: str) -> dict[str, Any]:
         """What the "bare" or "instrumented" binary takes, {} where nobody says."""
@@ -236,29 +231,6 @@ class SkippedKernel(NamedTuple):
     def answer(self) -> Answer:
         """What any question says of it."""
         return Answer([], [f"{self.kernel}: {self.why}"])
-
-
-@cache
-def op_class(scope: str) -> str:
-    """The class of the op that a span is named after (`load` of "load x latency"), "" for an unknown one."""
-    info = op_info(scope)
-    return "" if info is None else info.cls
-
-
-def op_info(scope: str) -> OpInfo | None:
-    """The row of the op that a span is named after, None for an unknown one."""
-    words = scope.split(" ")
-    labels = _labels()
-    for count in range(min(len(words), 5), 0, -1):
-        info = labels.get(" ".join(words[:count]))
-        if info is not None:
-            return info
-    return None
-
-
-@cache
-def _labels() -> dict[str, OpInfo]:
-    return {info.label: info for info in OPS.values()}
 
 
 MOST_SPANS: Final = 300_000
@@ -360,7 +332,6 @@ def _spans(tables: Tables, cta: Ints, rows: Ints, known: SummedSpans | None) -> 
         end=end,
         duration=duration,
         own=own[kept],
-        gap=_gaps(start, end, warp, inside),
         parent=inside,
         iteration=part["iteration"].to_numpy()[kept].astype(np.int64),
         row=rows[kept],
@@ -371,18 +342,3 @@ def _spans(tables: Tables, cta: Ints, rows: Ints, known: SummedSpans | None) -> 
 def _is_range(rows: Ints) -> bool:
     """Whether ascending numbers leave none out."""
     return len(rows) > int(rows[-1]) - int(rows[0])
-
-
-def _gaps(start: Ints, end: Ints, warp: Ints, parent: Ints) -> Ints:
-    """From the end of each span to the next begin or end of a span of its warp; 0 for one with others
-    inside."""
-    count = len(start)
-    following = np.full(count, np.iinfo(np.int64).max)
-    alike = np.zeros(count, np.bool_)
-    alike[:-1] = warp[1:] == warp[:-1]
-    following[:-1][alike[:-1]] = start[1:][alike[:-1]]
-    around = np.where(parent >= 0, end[np.maximum(parent, 0)], end)
-    leaf = np.ones(count, np.bool_)
-    leaf[parent[parent >= 0]] = False
-    gap = np.minimum(following, around) - end
-    return np.where(leaf, np.maximum(gap, 0), 0)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
+from profscope.analysis.op_labels import hides_copies, is_copy_wait
 from profscope.analysis.spans.rows import Floats, Ints
 from profscope.schema import Tables
 
@@ -178,13 +179,11 @@ def loop_of(judged: KernelAnalysis) -> Ints:
 
 
 GLOBAL: Final = ("load", "store", "atomic", "async_copy")
-_WAITS: Final = ("async wait", "barrier wait")
 
 
 def copies_unknown(judged: KernelAnalysis) -> bool:
     """Whether the kernel copies asynchronously, and the copies were not recorded."""
-    waits = judged.sites["scope"].str.startswith(_WAITS).any()
-    return bool(waits) and not (judged.work["cls"] == "async_copy").any()
+    return hides_copies(judged.sites["scope"])
 
 
 def bytes_unknown(judged: KernelAnalysis) -> bool:
@@ -192,7 +191,7 @@ def bytes_unknown(judged: KernelAnalysis) -> bool:
     if not copies_unknown(judged):
         return False
     scopes = judged.work["scope"]
-    waits = scopes.str.startswith(_WAITS) & ~scopes.str.contains("drain", regex=False)
+    waits = scopes.map(is_copy_wait).astype("bool") & ~scopes.str.contains("drain", regex=False)
     return not waits.any() or not judged.work.loc[waits, "bytes"].all()
 
 

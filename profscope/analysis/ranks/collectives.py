@@ -93,8 +93,7 @@ def collectives(tables: Tables) -> pd.DataFrame:
     for those that receive; or, where groups are not known, it is not the same collective.
 
     attrs has "clock_error_ns": by so much late_ns and waiting_ns may be off, None where the ranks' times are
-    not on one clock, and both are missing; "end_skew_ns": how far apart ranks ended that had waited for each
-    other, the median, which is small where the clocks agree; "ranks": by rank "collective_ns" and
+    not on one clock, and both are missing; "ranks": by rank "collective_ns" and
     "waiting_ns", of all; "groups": the same by group and rank; and "not_measured": why figures are missing.
     """
     table = _collective_events(tables)
@@ -107,9 +106,9 @@ def collectives(tables: Tables) -> pd.DataFrame:
     groups = table.groupby(["key", "number"], sort=False)
     table["ranks"] = groups["rank"].transform("nunique")
     first, last = (groups["start_unix_ns"].transform(which) for which in ("min", "max"))
-    ends = groups["end_unix_ns"].transform("min"), groups["end_unix_ns"].transform("max")
+    first_end = groups["end_unix_ns"].transform("min")
     shared = (table["ranks"] > 1) & (error_ns is not None)
-    met = shared & (ends[0] + (error_ns or 0.0) >= last)
+    met = shared & (first_end + (error_ns or 0.0) >= last)
     waiting = (last - table["start_unix_ns"]).clip(upper=table["duration_ns"])
     table["late_ns"] = (table["start_unix_ns"] - first).astype("Int64").where(shared)
     table["waiting_ns"] = waiting.astype("Int64").where(met)
@@ -117,11 +116,9 @@ def collectives(tables: Tables) -> pd.DataFrame:
     latest = table["rank"].where(table["start_unix_ns"] == last)
     last_rank = latest.groupby([table["key"], table["number"]], sort=False).transform("min")
     table["last_rank"] = last_rank.astype("Int64").where(shared)
-    skews = (ends[1] - ends[0])[met]
     order = np.lexsort((table["rank"], table["number"], table["group"], table["name"], first))
     result = table.iloc[order][list(COLLECTIVE_DTYPES)].astype(COLLECTIVE_DTYPES).reset_index(drop=True)
     result.attrs["clock_error_ns"] = error_ns
-    result.attrs["end_skew_ns"] = float(skews.median()) if len(skews) else None
     result.attrs["ranks"] = _by_rank(result)
     result.attrs["groups"] = {group: _by_rank(of_group) for group, of_group in result.groupby("group")}
     result.attrs["not_measured"] = _not_measured(tables, result)

@@ -10,8 +10,7 @@ from profscope.analysis.cause import of_samples
 from profscope.analysis.evidence_table import CONVERSION_OPS, MMA_OPS, Mask, Place
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import CASTS, FROM_INTEGER, is_dot, is_store
-from profscope.analysis.rules.kernel import Kernel
+from profscope.analysis.rules.kernel import CASTS, FROM_INTEGER, Kernel, is_dot, is_store
 from profscope.analysis.rules.rule import Rule, Where, rows_removed
 from profscope.instrument_passes.analyses.graph import Graph, Node
 

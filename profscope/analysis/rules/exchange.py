@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samples
 from profscope.analysis.evidence_table import MMA_OPS, WARP_LANES, Mask
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
-from profscope.analysis.kernels.sync_points import partition_of_warp, partitions_of
+from profscope.analysis.kernels.replay import partition_of_warp, partitions_of
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import computed_by, is_elementwise, is_store
-from profscope.analysis.rules.kernel import DOTS, Kernel
+from profscope.analysis.rules.kernel import DOTS, Kernel, computed_by, is_elementwise, is_store
 from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.products import slow_products
-from profscope.analysis.rules.rule import Rule, Where, as_removed
+from profscope.analysis.rules.rule import Rule, Where, as_removed, rows_removed
 from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
 __all__ = ["RULES", "conversion_lines", "early_reductions"]
@@ -126,9 +125,7 @@ def early_reductions(graph: Graph) -> dict[int, bool]:
     for node in graph.named(_REDUCE, loop=True):
         loop = node.loops[0]
         if _is_accumulated(graph, node, loop):
-            found[loop][node.line] = not any(
-                computed_by(graph, operand, loop)[1] for operand in node.operands
-            )
+            found[loop][node.line] = not any(computed_by(operand, loop)[1] for operand in node.operands)
     return {
         line: all(lines.values()) for lines in found.values() if any(lines.values()) for line in lines if line
     }
@@ -141,7 +138,7 @@ def _is_accumulated(graph: Graph, reduction: Node, loop: Node) -> bool:
     def is_carried_on(node: Node) -> bool:
         users = list(graph.forward(node, graph.moves))
         is_yielded = any(each.name == "scf.yield" and each.loop is loop for each in users)
-        is_combined = any(computed_by(graph, value, loop)[1] for value in node.operands)
+        is_combined = any(computed_by(value, loop)[1] for value in node.operands)
         return is_elementwise(node) and is_yielded and is_combined and not any(map(is_store, users))
 
     def goes_on(node: Node) -> bool:
@@ -170,12 +167,8 @@ def _conversions(kernel: Kernel) -> Iterator[Where]:
     yield Where(
         (file, lines.get(line, line)), rows,
         cites={"moving": of_instructions(table.share("executed", rows)), "sampled": of_samples(share)},
-        amounts={"waits": share},
+        amounts={"removed": share},
     )  # fmt: skip
-
-
-def _same_layout(kernel: Kernel, where: Where) -> Edit:
-    return Edit(float(where.amounts["waits"]), without(where.mask))
 
 
 def conversion_lines(graph: Graph) -> dict[int, int]:
@@ -285,7 +278,7 @@ RULES: Final = (
         "fewer warps (num_warps), or a layout in which one warp has all that is reduced",
     ),
     Rule(
-        "layout-conversion", _ALL, _conversions, _same_layout,
+        "layout-conversion", _ALL, _conversions, rows_removed,
         "{moving} move tensors from one layout to another through shared memory, again and again; "
         "{sampled} are there",
         "an order of ops in which both sides share a layout; transpose once",

@@ -1,4 +1,5 @@
-"""What rules read: one configuration of a kernel, with its table, its graph, its resources and its launch."""
+"""What rules read: one configuration of a kernel, with its table, its graph, its resources and its launch;
+and what ops do with values."""
 
 from __future__ import annotations
 
@@ -14,21 +15,35 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.derived.idle import idle_of
-from profscope.analysis.derived.use import use_of
-from profscope.analysis.derived.waits import waits_of
 from profscope.analysis.evidence_table import WARP_LANES, EvidenceTable, Mask, Place, evidence_table
 from profscope.analysis.kernels.devices import PIPES, sm_count_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.resources import Resources
 from profscope.analysis.rules import thresholds
-from profscope.instrument_passes.analyses.graph import AXES, Graph, Node
+from profscope.analysis.rules.without_counters import idle_of, use_of, waits_of
+from profscope.instrument_passes.analyses.graph import AXES, Graph, Node, Value
 from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir.parser import parse
 from profscope.instrument_passes.kept_text import unpacked
 
-__all__ = ["ACCESSES", "DOTS", "FROM_GLOBAL", "WITNESSES", "Kernel", "divisions", "kernel_of", "missing"]
+__all__ = [
+    "ACCESSES",
+    "CASTS",
+    "DOTS",
+    "FROM_GLOBAL",
+    "FROM_INTEGER",
+    "WITNESSES",
+    "Kernel",
+    "computed_by",
+    "divisions",
+    "is_dot",
+    "is_elementwise",
+    "is_load",
+    "is_store",
+    "kernel_of",
+    "missing",
+]
 
 WITNESSES: Final = {
     "traffic": "DRAM's traffic: hardware counters tell it; session(evidence=True) reads them",
@@ -360,3 +375,51 @@ def text_of(judged: KernelAnalysis, stage: str) -> str:
         return unpacked(text)
     except IRError:  # damaged: what needs it is left out
         return ""
+
+
+CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|tt\.fp_to_fp$")
+"""Ops that convert numbers from one type to another."""
+FROM_INTEGER: Final = ("arith.sitofp", "arith.uitofp")
+_ELEMENTWISE: Final = re.compile(
+    r"(arith|math)\.|tt\.(fp_to_fp|splat|broadcast|expand_dims|reshape|trans|split|join|cat)$"
+    r"|ttg\.(convert_layout|local_alloc|memdesc_\w+)$"
+)
+_STORES: Final = re.compile(
+    r"tt\.(store|descriptor_store)$|ttg\.local_store$|async_tma_copy_local_to_global$"
+)
+_LOADS: Final = ("tt.load", "tt.descriptor_load", "ttg.local_load")
+
+
+def is_elementwise(node: Node) -> bool:
+    """Whether each element of its result is computed of one of each operand, in whatever place or shape."""
+    return _ELEMENTWISE.match(node.name) is not None
+
+
+def is_dot(node: Node) -> bool:
+    return re.search(DOTS, node.name) is not None
+
+
+def is_store(node: Node) -> bool:
+    return _STORES.search(node.name) is not None
+
+
+def is_load(node: Node) -> bool:
+    """Whether it brings data to registers."""
+    return node.name in _LOADS
+
+
+def computed_by(value: Value, loop: Node) -> tuple[list[Node], bool]:
+    """The ops of a loop that a value is computed by, back to what is loaded, and whether a value of the step
+    before is among what it is computed from."""
+    left, seen, found, is_carried = [value], set[Value](), list[Node](), False
+    while left:
+        each = left.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        if each.maker is None:
+            is_carried |= each.around is loop and not each.is_counter
+        elif each.maker is not loop and each.maker.is_in(loop):
+            found.append(each.maker)
+            left += [] if is_load(each.maker) else each.maker.operands
+    return list(dict.fromkeys(found)), is_carried

@@ -11,8 +11,7 @@ from profscope.analysis.evidence_table import CONVERSION_OPS, LOAD_OPS, MMA_OPS,
 from profscope.analysis.kernels.devices import PIPES
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import CASTS, computed_by, is_dot
-from profscope.analysis.rules.kernel import DOTS, Kernel
+from profscope.analysis.rules.kernel import CASTS, DOTS, Kernel, computed_by, is_dot
 from profscope.analysis.rules.rule import HOPPER, Rule, Where, rows_removed
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value
 
@@ -185,7 +184,7 @@ def unoverlapped_products(graph: Graph) -> Iterator[tuple[Node, list[Node], list
             each for each in product.results[0].users if _NONE_PENDING.search(each.text) and each.loop is loop
         ]
         goals = [goal for wait in waits for goal in graph.forward(wait, graph.moves)]
-        made = [each for value in product.operands[:OPERANDS] for each in computed_by(graph, value, loop)[0]]
+        made = [each for value in product.operands[:OPERANDS] for each in computed_by(value, loop)[0]]
         of_result, of_operand = (list(filter(_is_arithmetic, each)) for each in (goals, made))
         if (of_result or of_operand) and product.line:
             yield product, of_result, of_operand
@@ -213,8 +212,6 @@ def _not_overlapped(kernel: Kernel) -> Iterator[Where]:
         "barrier", "gmma", "warpgroup_arrive", "long_scoreboard", "wait", by=("mma", "uniform", "barrier")
     )
     making = table.waits(rows)
-    if waits + making < thresholds.MUCH:
-        return
     by_casts = all(CASTS.match(each.name) for _, used, made in found for each in used + made)
     place = table.place_executed(rows) if by_casts else None
     yield Where(
@@ -252,7 +249,7 @@ def are_chained(graph: Graph) -> bool:
         is_dot(each)
         for node in graph.named(DOTS, loop=True)
         for value in node.operands[:OPERANDS]
-        for each in computed_by(graph, value, node.loops[0])[0]
+        for each in computed_by(value, node.loops[0])[0]
     )
 
 

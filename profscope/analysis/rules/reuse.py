@@ -178,19 +178,16 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
     if dram < thresholds.BOUND or table.total("executed", table.of(*_UNCOUNTED)):
         return
     asked = table.by_place(table.amount("sectors"), table.of(*LOAD_OPS) & (table.amount("sectors") > 0))
-    if not asked:
-        return
     touched = {
         place: each * table.launches / SECTOR_BYTES
         for place, each in _touched(kernel, table.of(*LOAD_OPS)).items()
     }
-    sizes = {line: tensor_bytes_at(kernel, line) / SECTOR_BYTES for _, line in asked}
-    different = {place: min(touched[place] / _programs(kernel, place[1]), sizes[place[1]]) for place in asked}
+    different = {
+        (file, line): min(each / _programs(kernel, line), tensor_bytes_at(kernel, line) / SECTOR_BYTES)
+        for (file, line), each in touched.items()
+    }
     needed = _distinct(kernel, different)
-    shared = [
-        place for place in asked
-        if different[place] < touched[place]
-    ]  # fmt: skip
+    shared = [place for place in asked if different[place] < touched[place]]
     again = read - SECTOR_BYTES * (needed + table.sectors(*ATOMIC_OPS))
     moved = read + kernel.counters.get("dram_write", 0.0)
     if not shared or again < max(thresholds.MUCH * read, thresholds.NOISE_PCT / 100 * moved):

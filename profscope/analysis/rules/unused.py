@@ -12,8 +12,7 @@ from profscope.analysis.cause import Quantity, of_samples
 from profscope.analysis.evidence_table import MMA_OPS, WARP_LANES, Mask
 from profscope.analysis.resources import Edit
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import is_dot, is_load
-from profscope.analysis.rules.kernel import FROM_GLOBAL, Kernel
+from profscope.analysis.rules.kernel import FROM_GLOBAL, Kernel, is_dot, is_load
 from profscope.analysis.rules.launch import RESULTS
 from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.analyses.graph import LOOPS, Graph, Node, Value, size_of

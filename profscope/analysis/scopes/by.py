@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from profscope.analysis.line_rows import GAP
-from profscope.analysis.scopes.row_filter import RowFilter
+from profscope.analysis.scopes.table import RowFilter
 from profscope.analysis.spans.ctas import ctas_with_spans, launch_durations, whole_warps
 from profscope.analysis.spans.rows import launch_scales, not_samples
 from profscope.analysis.spans.summing import summed_spans

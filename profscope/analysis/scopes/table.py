@@ -1,22 +1,77 @@
-"""The table of scopes: one row per kernel, variant and scope, heaviest first."""
+"""The table of scopes: one row per kernel, variant and scope, heaviest first; and which rows views show."""
 
+from __future__ import annotations
+
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from profscope.analysis.model.labels import Group
 from profscope.analysis.model.missing import FRAMES, MOSTLY_UNCOVERED, more_spans
 from profscope.analysis.model.numbers import entry_of
-from profscope.analysis.scopes.row_filter import RowFilter
 from profscope.analysis.spans.ctas import recorded_counts
 from profscope.analysis.spans.rows import not_samples
 from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary_of
+from profscope.analysis.texts import printable
+from profscope.errors import TraceError
 from profscope.schema import Tables
 
-__all__ = ["STATISTICS", "KernelTable", "ScopeRow", "make_tables"]
+__all__ = ["STATISTICS", "KernelTable", "RowFilter", "ScopeRow", "ends_with", "make_tables"]
+
+Row = TypeVar("Row")
+
+
+class RowFilter:
+    """line: only rows of this line, by the end of its file's path and its number. scope: only rows whose
+    scope this regular expression matches."""
+
+    def __init__(self, line: tuple[str, int] | None = None, scope: str | None = None) -> None:
+        self._line, self._scope = line, scope
+        self._any = False
+
+    @property
+    def are_all(self) -> bool:
+        return self._line is None and self._scope is None
+
+    def has(self, file: str, line: int, scope: str | None = None) -> bool:
+        """Whether a row is shown. scope: None of rows that are of a line and of no scope."""
+        if self._line is not None and not (line == self._line[1] and ends_with(file, self._line[0])):
+            return False
+        fits = self._scope is None or scope is None or re.search(self._scope, scope) is not None
+        self._any |= fits and (scope is not None or self._scope is None)
+        return fits
+
+    def chosen(self, rows: Sequence[Row], scope: str = "scope") -> list[Row]:
+        """Those of some rows that are shown: objects with file, line and, mostly, a scope."""
+        return [row for row in rows if self._shows(row, scope)]
+
+    def _shows(self, row: Any, scope: str) -> bool:
+        return self.are_all or self.has(row.file, row.line, getattr(row, scope, None))
+
+    def check(self, tables: Tables) -> None:
+        """Raise TraceError where nothing was shown for it, naming what there is."""
+        if self.are_all or self._any:
+            return
+        summary = summary_of(tables, summed_spans(tables))
+        if self._line is not None:
+            lines = sorted({int(line) for line in summary["line"] if line})
+            file, line = self._line
+            asked = f"{file}:{line}" if file else f"line {line}"
+            there = ", ".join(map(str, lines[:20])) or "none"
+            raise TraceError(f"nothing was recorded at {asked}; there are spans at lines {there}")
+        names = list(dict.fromkeys(printable(str(name)) for name in summary["scope"]))
+        raise TraceError(f"no scope matches {self._scope!r}; there are: {', '.join(names[:20]) or 'none'}")
+
+
+def ends_with(path: str, end: str) -> bool:
+    """Whether a path is `end`, or ends with these folders and file."""
+    steps, last = (re.split(r"[\\/]", text) for text in (path, end))
+    return not end or steps[-len(last) :] == last
+
 
 STATISTICS = ("total", "self", "mean", "p50", "p90", "p99", "max")
 
@@ -26,7 +81,7 @@ class ScopeRow:
     """One scope's figures in the table's unit; share is of the table's warp time, None if in flight.
 
     The percentiles and max are None where they were not asked for. measures, bytes_at_most, flops
-    and the rates are those of `analysis.work.with_work`, None where there are none.
+    and the rates are those of `analysis.summary.with_work`, None where there are none.
     """
 
     variant: int

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.model.labels import Group
-from profscope.analysis.scopes.row_filter import RowFilter
-from profscope.analysis.source_code.texts import SourceLines
+from profscope.analysis.scopes.table import RowFilter
+from profscope.analysis.sources import SourceLines
 from profscope.analysis.spans.pieces import Numbers, numbers_by
 from profscope.analysis.spans.rows import GROUP_COLUMNS, SITE_COLUMNS, Ints, scales
 from profscope.analysis.spans.summing import SummedSpans, summed_spans, sums_by

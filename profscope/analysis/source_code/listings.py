@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from profscope.analysis.line_rows import stall_counts, stall_shares, stall_text
-from profscope.analysis.overhead import variant_entry
 from profscope.analysis.sources import sampled_code
+from profscope.analysis.variants import variant_entry
 from profscope.binaries.ptx import read_ptx
 from profscope.instrument_passes.analyses.places import Places, is_library
 from profscope.instrument_passes.errors import IRError
@@ -71,8 +71,7 @@ def listings(tables: Tables, kernel: str, variant: int, form: str) -> Listing:
 
 def _entry(tables: Tables, kernel: str, variant: int) -> dict[str, Any] | None:
     """The binary that recorded."""
-    variants = (tables.metadata.get("variants") or {}).get(kernel) or []
-    key = next((each["key"] for each in variants if each["variant"] == variant), "")
+    key = variant_entry(tables.metadata, kernel, variant).get("key") or ""
     code = tables.metadata.get("code") or []
     return next((entry for entry in code if (entry["kernel"], entry["key"]) == (kernel, key)), None)
 

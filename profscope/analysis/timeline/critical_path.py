@@ -10,7 +10,6 @@ import pandas as pd
 from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.kernels.replay import replay_of
-from profscope.errors import OptionError
 from profscope.schema import Tables
 
 __all__ = ["PATH_DTYPES", "critical_path", "median_cta", "path_of"]
@@ -20,7 +19,6 @@ PATH_DTYPES: Final = {
     "variant": "int32",
     "launch": "int32",
     "cta": "int32",
-    "median_of": "int32",
     "scope": "str",
     "kind": "str",
     "file": "str",
@@ -31,43 +29,34 @@ PATH_DTYPES: Final = {
     "earlier_pct": "float64",
 }
 _MOST_SPANS: Final = 20_000  # of a CTA; a larger one takes too long to run again
-SHORTER_PCT: Final = 25.0
+_SHORTER: Final = 0.75  # of what a scope takes, if it is tried
 _REPLAYED: Final = 8  # sites whose shortening is tried
 
 
-def critical_path(tables: Tables, shorter_pct: float = SHORTER_PCT) -> pd.DataFrame:
+def critical_path(tables: Tables) -> pd.DataFrame:
     """One row per kernel, configuration and scope on the way through the CTA of median length that ends last.
 
     The way is walked back from the CTA's end: through the ops and loops of a warp; at a barrier to the warp
     that came last; at a wait that waited to the asynchronous work that it waited for, whose time in flight
-    counts as that of the op that started it. Columns: kernel, variant, launch, cta; median_of, the
-    CTAs of which this one is the median; scope, kind, file,
-    line, call_path; cycles on the way; share, their part of the CTA's time, 0 to 1; earlier_pct, by how
-    many percent of its time the CTA would end earlier if all that scope does, in every warp, took
-    `shorter_pct` percent less: the CTA is run again with what waits for what, so that another way may
-    become the one that ends last. Missing behind the 8 heaviest rows.
+    counts as that of the op that started it. Columns: kernel, variant, launch, cta; scope, kind, file, line,
+    call_path; cycles on the way; share, their part of the CTA's time, 0 to 1; earlier_pct, by how many
+    percent of its time the CTA would end earlier if all that scope does, in every warp, took a quarter less:
+    the CTA is run again with what waits for what, so that another way may become the one that ends last.
+    Missing behind the 8 heaviest rows.
 
-    attrs["not_measured"]: list of str, which kernels have no rows, and why. Raises OptionError where
-    shorter_pct is not between 0 and 100.
+    attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
-    if (
-        isinstance(shorter_pct, bool)
-        or not isinstance(shorter_pct, int | float)
-        or not 0 < shorter_pct <= 100
-    ):
-        raise OptionError(f"shorter_pct={shorter_pct!r} is not above 0 and at most 100")
-    told = (path_of(each, shorter_pct) for each in kernel_analyses(tables))
-    return joined_frame(told, PATH_DTYPES)
+    return joined_frame(map(path_of, kernel_analyses(tables)), PATH_DTYPES)
 
 
-def path_of(analysis: KernelAnalysis | SkippedKernel, shorter_pct: float = SHORTER_PCT) -> Answer:
+def path_of(analysis: KernelAnalysis | SkippedKernel) -> Answer:
     """The rows of `critical_path` of one configuration."""
     if isinstance(analysis, SkippedKernel):
         return analysis.answer
     cta = median_cta(analysis)
     if cta < 0:
         return Answer([], [f"{analysis.kernel}: its CTAs have more than {_MOST_SPANS:,} spans each"])
-    return Answer(_rows(analysis, cta, shorter_pct), [])
+    return Answer(_rows(analysis, cta), [])
 
 
 def median_cta(analysis: KernelAnalysis) -> int:
@@ -79,21 +68,21 @@ def median_cta(analysis: KernelAnalysis) -> int:
     return int(known[at]) if counts[at] <= _MOST_SPANS else -1
 
 
-def _rows(analysis: KernelAnalysis, cta: int, shorter_pct: float) -> list[dict[str, Any]]:
+def _rows(analysis: KernelAnalysis, cta: int) -> list[dict[str, Any]]:
     replay = replay_of(analysis, cta)
     path = sorted(replay.path().items(), key=lambda item: -item[1])
     whole = replay.run({})
-    about, ctas = analysis.ctas.iloc[cta], len(np.unique(analysis.spans.cta))
+    about = analysis.ctas.iloc[cta]
     rows = []
     for at, (site, cycles) in enumerate(path):
         place = analysis.sites.iloc[site]
         earlier = np.nan
         if at < _REPLAYED:
-            earlier = 100 * (1 - replay.run({site: 1 - shorter_pct / 100}) / max(1.0, whole))
+            earlier = 100 * (1 - replay.run({site: _SHORTER}) / max(1.0, whole))
         rows.append(
             {name: place[name] for name in ("scope", "kind", "file", "line", "call_path")}
             | {"kernel": analysis.kernel, "variant": analysis.variant}
-            | {"launch": about["launch"], "cta": about["cta"], "median_of": ctas, "cycles": cycles}
+            | {"launch": about["launch"], "cta": about["cta"], "cycles": cycles}
             | {"share": cycles / max(1, replay.cycles), "earlier_pct": earlier}
         )
     return rows

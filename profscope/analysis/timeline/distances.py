@@ -24,7 +24,6 @@ _DTYPES = {
     "variant": "int32",
     "distance": "float64",
     "noise": "float64",
-    "noise_seen": "Float64",
     "lines": "int64",
     "samples": "int64",
     "file": "str",
@@ -40,10 +39,9 @@ def distances(tables: Tables) -> pd.DataFrame:
 
     Columns: kernel, variant; distance, the total variation of their shares by line, 0 to 1: the part of the
     time that one sees at other lines than the other; noise, the distance that is to be expected of the counts
-    alone if they agree (see `estimates.expected_distance`); noise_seen, the same times as much as launches
-    were farther apart than counts explain, missing if only one was sampled; lines, how many were told apart;
-    samples, how many there were; the line where they differ most: file, line, call_path, and difference, the
-    spans' share less the samples'; and elsewhere, that difference for what is at no line that is told apart.
+    alone if they agree (see `estimates.expected_distance`); lines, how many were told apart; samples, how
+    many there were; the line where they differ most: file, line, call_path, and difference, the spans' share
+    less the samples'; and elsewhere, that difference for what is at no line that is told apart.
 
     Samples are of bare launches, spans of recorded ones: the distance has in it what recording has changed.
     Time between the spans of ops is the self time of the loop or kernel around them, so it is known of no
@@ -54,14 +52,14 @@ def distances(tables: Tables) -> pd.DataFrame:
 
     Below 200 samples there is no row. attrs["not_measured"] says what is missing, a list of texts.
     """
-    return compared(witnesses(tables), tables.metadata)
+    return compared(witnesses(tables))
 
 
-def compared(known: TimeSources, metadata: dict[str, Any]) -> pd.DataFrame:
+def compared(known: TimeSources) -> pd.DataFrame:
     """What `distances` returns, of witnesses that are known."""
     if not len(known.samples):
         return answer_frame([], _DTYPES)
-    sampled, spread = dict(configurations(known.samples)), _spread(metadata)
+    sampled = dict(configurations(known.samples))
     rows: list[dict[str, Any]] = []
     missing: list[str] = []
     for (kernel, variant), spans in configurations(known.times[known.times["kind"] != GAP]):
@@ -72,22 +70,8 @@ def compared(known: TimeSources, metadata: dict[str, Any]) -> pd.DataFrame:
             name = f"{kernel} #{variant}" if variant else str(kernel)
             missing.append(f"{name}: {few if count else 'no launch was sampled'}")
         elif spans["self_time"].sum() > 0 and (spans["kind"] == "op").any():
-            row = _compared(samples, spans)
-            factor = spread.get((kernel, variant))
-            seen = None if factor is None else row["noise"] * factor
-            rows.append(row | {"kernel": kernel, "variant": variant, "noise_seen": seen})
+            rows.append({"kernel": kernel, "variant": variant, **_compared(samples, spans)})
     return answer_frame(rows, _DTYPES, missing)
-
-
-def _spread(metadata: dict[str, Any]) -> dict[tuple[str, int], float]:
-    """By kernel and variant, how much farther its launches are apart than counts explain."""
-    binaries = (metadata.get("sampler") or {}).get("binaries") or []
-    return {
-        (entry["kernel"], entry["variant"]): max(seen / expected, 1.0)
-        for entry in binaries
-        for seen, expected in [entry.get("apart") or (0, 0)]
-        if expected > 0
-    }
 
 
 def _by_line(rows: pd.DataFrame, weight: str) -> pd.DataFrame:
