@@ -18,6 +18,7 @@ import pytest
 import torch
 import triton
 
+from profscope.instrument_passes.toolchain import triton_version
 from tests.support.examples import THOROUGH
 from tests.support.forks import Forks
 from tests.support.other_tritons import depends_on_triton, exhaustive_depends_on_triton
@@ -68,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     if config.getoption("--expect-triton") and collection_path.match("test_*.py"):
-        return not depends_on_triton(collection_path) or None
+        return not depends_on_triton(collection_path, triton_version()) or None
     return None
 
 
@@ -77,7 +78,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = {
             item
             for item in items
-            if item.get_closest_marker("exhaustive") and not exhaustive_depends_on_triton(item.path)
+            if item.get_closest_marker("exhaustive")
+            and not exhaustive_depends_on_triton(item.path, triton_version())
         }
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
