@@ -6,10 +6,10 @@
 | what else compiles kernels | the code that LLVM makes of TTGIR | the oldest and the newest |
 | what reads tables, kept texts or handwritten PTX | nothing | the Triton of .venv |
 
-`make test` runs all of them on a version in between. A module compiles kernels if it imports Triton, by itself
-or through what tests share. Tests of what reads tables may record something to read: all Tritons fill the same
-tables. Exhaustive tests add processes, formats and profiles, which no version changes; those of the passes
-add kernels and targets, which each version prints in its own way, the oldest and the newest most of all.
+`make test` runs all of them on a version in between. A module compiles kernels if it imports Triton, by
+itself or through what tests share. Tests of what reads tables may record something to read: all Tritons fill
+the same tables. Exhaustive tests add processes, formats and profiles, which no version changes; those of the
+passes add kernels and targets, which each version prints in its own way.
 """
 
 from __future__ import annotations
