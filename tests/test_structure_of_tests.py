@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from profscope.instrument_passes.passes import TRITONS
-from tests.support.other_tritons import depends_on_triton
+from tests.support.other_tritons import OF_EACH, OF_TTGIR, READERS, depends_on_triton
 
 ROOT = Path(__file__).parents[1]
 ENDS = TRITONS[0], TRITONS[-1]
@@ -96,12 +96,18 @@ def test_no_test_module_is_imported() -> None:
         ("emulator/test_liger.py", ENDS),  # by a library's
         ("emulator/test_memory.py", ENDS),  # by those that tests share
         ("emulator/test_instructions.py", ()),  # handwritten PTX
+        ("analysis/test_work.py", ENDS),  # by the TTGIR of what it launches
         ("test_options.py", ()),
         ("analysis/test_thresholds.py", ()),  # of recordings
         ("analysis/test_rules_on_ttgir.py", ()),  # of texts that are kept
-        ("viewer/test_gate.py", ()),  # records, to show it
+        ("analysis/test_questions.py", ()),  # records, to ask
+        ("viewer/test_gate.py", ()),
     ],
 )
 def test_what_runs_on_the_other_tritons(module: str, tritons: Sequence[tuple[int, int]]) -> None:
     found = [each for each in TRITONS if depends_on_triton(ROOT / "tests" / module, each)]
     assert found == list(tritons)
+
+
+def test_what_is_named_for_the_other_tritons_is_there() -> None:
+    assert [name for name in (*OF_EACH, *READERS, *OF_TTGIR) if not (ROOT / "tests" / name).exists()] == []

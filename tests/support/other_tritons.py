@@ -4,7 +4,7 @@
 |---|---|---|
 | compat, dispatch, experiments, ir, passes; sessions | private parts, launches, TTGIR | each |
 | what else compiles kernels | the code that LLVM makes of TTGIR | the oldest and the newest |
-| what reads tables, kept texts or handwritten PTX | nothing | the Triton of .venv |
+| what reads tables, what was kept, or handwritten PTX | nothing | the Triton of .venv |
 
 `make test` runs all of them on a version in between. A module compiles kernels if it imports Triton, by
 itself or through what tests share. Tests of what reads tables may record something to read: all Tritons fill
@@ -15,7 +15,7 @@ passes add kernels and targets, which each version prints in its own way.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -24,9 +24,18 @@ from profscope.instrument_passes.passes import TRITONS
 
 _ROOT: Final = Path(__file__).parents[2]
 _TESTS: Final = _ROOT / "tests"
-_OF_PASSES: Final = {"ir", "passes"}
-_OF_EACH: Final = {"compat", "dispatch", "experiments", "test_session.py", *_OF_PASSES}
-_READERS: Final = {"around", "bench", "docs", "notebooks", "plotting", "store", "traces", "viewer"}
+_OF_PASSES: Final = ("ir", "passes")
+OF_EACH: Final = (
+    "commands/test_first_launch.py", "compat", "dispatch", "experiments", "test_session.py", *_OF_PASSES,
+)  # fmt: skip
+READERS: Final = (
+    "analysis", "around", "bench", "commands", "decoding/test_captures.py", "docs", "notebooks", "plotting",
+    "store", "test_command.py", "test_repr.py", "test_views_agree.py", "traces", "viewer",
+)  # fmt: skip
+# But these read the TTGIR of what they launch.
+OF_TTGIR: Final = tuple(
+    f"analysis/test_{name}.py" for name in ("findings", "first_nan", "tensors_of_loads", "work")
+)
 # Of their kernels, tests read what was printed once.
 _KEPT: Final = {"tests.support.corpus_findings", "tests.support.ttgir_cases"}
 _OF_KERNELS: Final = {"triton", "liger_kernel"}
@@ -34,21 +43,24 @@ _OF_KERNELS: Final = {"triton", "liger_kernel"}
 
 def depends_on_triton(module: Path, triton: tuple[int, int]) -> bool:
     """Whether the tests of a module are run on this version, too."""
-    room = _room(module)
-    return room in _OF_EACH or (_is_at_an_end(triton) and room not in _READERS and _compiles(module))
+    if _is_of(module, OF_EACH):
+        return True
+    reads = _is_of(module, READERS) and not _is_of(module, OF_TTGIR)
+    return _is_at_an_end(triton) and not reads and _compiles(module)
 
 
 def exhaustive_depends_on_triton(module: Path, triton: tuple[int, int]) -> bool:
     """Whether its exhaustive tests are."""
-    return _is_at_an_end(triton) and _room(module) in _OF_PASSES
+    return _is_at_an_end(triton) and _is_of(module, _OF_PASSES)
 
 
 def _is_at_an_end(triton: tuple[int, int]) -> bool:
     return triton in (TRITONS[0], TRITONS[-1])
 
 
-def _room(module: Path) -> str:
-    return module.relative_to(_TESTS).parts[0]
+def _is_of(module: Path, names: Iterable[str]) -> bool:
+    """Whether it is one of these modules, or in one of these folders."""
+    return any(module.is_relative_to(_TESTS / name) for name in names)
 
 
 @cache
