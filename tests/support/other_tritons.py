@@ -7,9 +7,10 @@
 | what reads tables, what was kept, or handwritten PTX | nothing | the Triton of .venv |
 
 `make test` runs all of them on a version in between. A module compiles kernels if it imports Triton, by
-itself or through what tests share. Tests of what reads tables may record something to read: all Tritons fill
-the same tables. Exhaustive tests add processes, formats and profiles, which no version changes; those of the
-passes add kernels and targets, which each version prints in its own way.
+itself or through what tests share. Tests of what reads tables may record something to read, and those of
+`recording` choose what is recorded, by grids and budgets: all Tritons fill the same tables. Exhaustive tests
+add processes, formats and profiles, which no version changes; those of the passes add kernels and targets,
+which each version prints in its own way.
 """
 
 from __future__ import annotations
@@ -30,12 +31,11 @@ OF_EACH: Final = (
 )  # fmt: skip
 READERS: Final = (
     "analysis", "around", "bench", "commands", "decoding/test_captures.py", "docs", "notebooks", "plotting",
-    "store", "test_command.py", "test_repr.py", "test_views_agree.py", "traces", "viewer",
+    "recording", "store", "test_captured.py", "test_command.py", "test_repr.py", "test_views_agree.py",
+    "traces", "viewer",
 )  # fmt: skip
 # But these read the TTGIR of what they launch.
-OF_TTGIR: Final = tuple(
-    f"analysis/test_{name}.py" for name in ("findings", "first_nan", "tensors_of_loads", "work")
-)
+OF_TTGIR: Final = tuple(f"analysis/test_{name}.py" for name in ("findings", "tensors_of_loads", "work"))
 # Of their kernels, tests read what was printed once.
 _KEPT: Final = {"tests.support.corpus_findings", "tests.support.ttgir_cases"}
 _OF_KERNELS: Final = {"triton", "liger_kernel"}
