@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from profscope.instrument_passes.passes import TRITONS
-from tests.support.other_tritons import OF_EACH, OF_TTGIR, READERS, depends_on_triton
+from tests.support.other_tritons import EXHAUSTIVE, OF_EACH, OF_TTGIR, READERS, depends_on_triton
 
 ROOT = Path(__file__).parents[1]
 ENDS = TRITONS[0], TRITONS[-1]
@@ -110,4 +110,5 @@ def test_what_runs_on_the_other_tritons(module: str, tritons: Sequence[tuple[int
 
 
 def test_what_is_named_for_the_other_tritons_is_there() -> None:
-    assert [name for name in (*OF_EACH, *READERS, *OF_TTGIR) if not (ROOT / "tests" / name).exists()] == []
+    named = (*OF_EACH, *READERS, *OF_TTGIR, *EXHAUSTIVE)
+    assert [name for name in named if not (ROOT / "tests" / name).exists()] == []

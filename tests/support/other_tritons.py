@@ -9,8 +9,8 @@
 `make test` runs all of them on a version in between. A module compiles kernels if it imports Triton, by
 itself or through what tests share. Tests of what reads tables may record something to read, and those of
 `recording` choose what is recorded, by grids and budgets: all Tritons fill the same tables. Exhaustive tests
-add processes, formats and profiles, which no version changes; those of the passes add kernels and targets,
-which each version prints in its own way.
+add processes, formats and profiles, which no version changes; those that read and lower the whole corpus add
+kernels and targets, which each version prints in its own way.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from profscope.instrument_passes.passes import TRITONS
 
 _ROOT: Final = Path(__file__).parents[2]
 _TESTS: Final = _ROOT / "tests"
-_OF_PASSES: Final = ("ir", "passes")
 OF_EACH: Final = (
-    "commands/test_first_launch.py", "compat", "dispatch", "experiments", "test_session.py", *_OF_PASSES,
+    "commands/test_first_launch.py", "compat", "dispatch", "experiments", "ir", "passes", "test_session.py",
 )  # fmt: skip
 READERS: Final = (
     "analysis", "around", "bench", "commands", "decoding/test_captures.py", "docs", "notebooks", "plotting",
@@ -36,6 +35,7 @@ READERS: Final = (
 )  # fmt: skip
 # But these read the TTGIR of what they launch.
 OF_TTGIR: Final = tuple(f"analysis/test_{name}.py" for name in ("findings", "tensors_of_loads", "work"))
+EXHAUSTIVE: Final = ("ir", "passes/test_corpus.py")
 # Of their kernels, tests read what was printed once.
 _KEPT: Final = {"tests.support.corpus_findings", "tests.support.ttgir_cases"}
 _OF_KERNELS: Final = {"triton", "liger_kernel"}
@@ -51,7 +51,7 @@ def depends_on_triton(module: Path, triton: tuple[int, int]) -> bool:
 
 def exhaustive_depends_on_triton(module: Path, triton: tuple[int, int]) -> bool:
     """Whether its exhaustive tests are."""
-    return _is_at_an_end(triton) and _is_of(module, _OF_PASSES)
+    return _is_at_an_end(triton) and _is_of(module, EXHAUSTIVE)
 
 
 def _is_at_an_end(triton: tuple[int, int]) -> bool:
