@@ -8,7 +8,9 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where it is left open
@@ -18,6 +20,8 @@ import pytest
 import torch
 import triton
 
+from profscope.experiments.builds import Builds
+from profscope.instrument_passes.toolchain import triton_version
 from tests.support.examples import THOROUGH
 from tests.support.forks import Forks
 from tests.support.other_tritons import depends_on_triton, exhaustive_depends_on_triton
@@ -68,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     if config.getoption("--expect-triton") and collection_path.match("test_*.py"):
-        return not depends_on_triton(collection_path) or None
+        return not depends_on_triton(collection_path, triton_version()) or None
     return None
 
 
@@ -77,7 +81,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = {
             item
             for item in items
-            if item.get_closest_marker("exhaustive") and not exhaustive_depends_on_triton(item.path)
+            if item.get_closest_marker("exhaustive")
+            and not exhaustive_depends_on_triton(item.path, triton_version())
         }
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
@@ -128,6 +133,21 @@ def forks() -> Iterator[Forks]:
     started = Forks()
     yield started
     started.close()
+
+
+@pytest.fixture(scope="session")
+def building() -> Iterator[Builds]:
+    """Processes that build edited kernels: each takes a second to start."""
+    with Builds().open() as builds:
+        yield builds
+
+
+@pytest.fixture
+def builds_are_shared(building: Builds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions and `explain` start no such processes of their own."""
+    shared = SimpleNamespace(open=lambda: nullcontext(building))
+    for module in ("dispatch.experimenting", "tuning.search"):
+        monkeypatch.setattr(f"profscope.{module}.Builds", lambda: shared)
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.other_tritons import depends_on_triton
+from profscope.instrument_passes.passes import TRITONS
+from tests.support.other_tritons import EXHAUSTIVE, OF_EACH, OF_TTGIR, READERS, depends_on_triton
 
 ROOT = Path(__file__).parents[1]
+ENDS = TRITONS[0], TRITONS[-1]
 FILES = sorted([*ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/**/*.py")])
 # Also those in programs that a test hands to another process.
 _IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+import\s+(\([^)]*\)|.*)|import\s+(.*))$", re.MULTILINE)
@@ -84,16 +86,29 @@ def test_no_test_module_is_imported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "depends"),
+    ("module", "tritons"),
     [
-        ("test_session.py", True),  # launches what tests share
-        ("ir/test_location.py", True),  # parses what Triton prints
-        ("emulator/test_liger.py", True),  # by its folder's conftest
-        ("compat/test_patches.py", True),
-        ("test_options.py", False),
-        ("analysis/test_thresholds.py", False),  # of recordings
-        ("viewer/test_gate.py", False),  # records, to show it
+        ("test_session.py", TRITONS),
+        ("ir/test_location.py", TRITONS),
+        ("compat/test_patches.py", TRITONS),
+        ("test_scopes.py", ENDS),
+        ("emulator/test_elementwise.py", ENDS),  # by its kernels
+        ("emulator/test_liger.py", ENDS),  # by a library's
+        ("emulator/test_memory.py", ENDS),  # by those that tests share
+        ("emulator/test_instructions.py", ()),  # handwritten PTX
+        ("analysis/test_work.py", ENDS),  # by the TTGIR of what it launches
+        ("test_options.py", ()),
+        ("analysis/test_thresholds.py", ()),  # of recordings
+        ("analysis/test_rules_on_ttgir.py", ()),  # of texts that are kept
+        ("analysis/test_questions.py", ()),  # records, to ask
+        ("viewer/test_gate.py", ()),
     ],
 )
-def test_what_runs_on_the_other_tritons(module: str, depends: bool) -> None:
-    assert depends_on_triton(ROOT / "tests" / module) == depends
+def test_what_runs_on_the_other_tritons(module: str, tritons: Sequence[tuple[int, int]]) -> None:
+    found = [each for each in TRITONS if depends_on_triton(ROOT / "tests" / module, each)]
+    assert found == list(tritons)
+
+
+def test_what_is_named_for_the_other_tritons_is_there() -> None:
+    named = (*OF_EACH, *READERS, *OF_TTGIR, *EXHAUSTIVE)
+    assert [name for name in named if not (ROOT / "tests" / name).exists()] == []

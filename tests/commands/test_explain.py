@@ -35,6 +35,9 @@ print("program", __name__, sys.argv[1:])
 """
 _SOFTMAX = "x = torch.randn(32, 100)\nsoftmax_kernel[(32,)](x, x, 100, BLOCK=128)\n"
 
+# For what is said of the launch alone: no experiment has the time.
+NOTHING_TRIED = ("--limit-s", "0.001")
+
 Explain = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -67,7 +70,7 @@ def test_the_kernel_with_most_time_is_explained(explain: Explain) -> None:
 
 def test_launches_count_as_often_as_they_were(explain: Explain) -> None:
     more = "x = torch.randn(32, 100)\nfor _ in range(40): softmax_kernel[(32,)](x, x, 100, BLOCK=128)\n"
-    ran = explain(f"run(1)\n{more}")
+    ran = explain(f"run(1)\n{more}", *NOTHING_TRIED)
     assert "softmax_kernel, as launched: " in ran.stdout
     assert "matmul_kernel" not in ran.stdout
 
@@ -111,10 +114,10 @@ def test_a_kernel_that_was_not_launched(explain: Explain) -> None:
 
 
 def test_a_kernel_may_be_named_behind_the_program(explain: Explain) -> None:
-    ran = explain("run(1)", behind=["--kernels", "softmax"])
+    ran = explain("run(1)", *NOTHING_TRIED, behind=["--kernels", "softmax"])
     assert ran.stdout.startswith("program __main__ ['a', '-o']\n")
     assert "softmax_kernel, as launched: " in ran.stdout
-    ran = explain(_SOFTMAX, "--", behind=["--kernels", "matmul"])
+    ran = explain(_SOFTMAX, *NOTHING_TRIED, "--", behind=["--kernels", "matmul"])
     assert ran.stdout.startswith("program __main__ ['a', '-o', '--kernels', 'matmul']\n")
     assert "softmax_kernel, as launched: " in ran.stdout
 
@@ -170,9 +173,9 @@ atexit.register(lambda: print("at exit", lengths.item()))
 
 def test_a_launch_has_the_contents_that_it_had(explain: Explain) -> None:
     """The program changes its arguments afterwards, and finds them as it left them when it exits."""
-    lines = explain(_LENGTHS).stdout.splitlines()
+    lines = explain(_LENGTHS, *NOTHING_TRIED).stdout.splitlines()
     assert float(lines[2].removeprefix("counted, as launched: ").split()[0]) > 40  # 400 cycles a step
     assert lines[-1] == "at exit 0"
     assert not any("may have changed" in line for line in lines)
-    ran = explain(_LENGTHS, "--memory", "0")
+    ran = explain(_LENGTHS, *NOTHING_TRIED, "--memory", "0")
     assert "Its arguments may have changed since the launch: a copy takes 1 MiB" in ran.stdout

@@ -24,6 +24,8 @@ from tests.support.fake_gpu import FakeHardware
 from tests.support.sessions import parts_of_session, same_bits, session
 from tests.support.validation import validate
 
+pytestmark = pytest.mark.usefixtures("builds_are_shared")
+
 LONG = "seconds:600"  # nothing here depends on how fast the machine is
 
 

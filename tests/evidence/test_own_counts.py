@@ -51,7 +51,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
         "add",  # a masked tail
         "softmax",  # reductions
         "matmul",  # cp.async and ldmatrix
-        "attention",
         "early_return",
         "while",  # each CTA another number of iterations
         "nested_loops",
@@ -85,7 +84,7 @@ def test_a_scatter_by_atomics(dtype: torch.dtype, counted: list[Counted]) -> Non
     assert {"atom", "red"} & {kind for _, kind, _ in counted[0].figures}
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float64], ids=str)
 def test_a_transpose_through_shared_memory(dtype: torch.dtype, counted: list[Counted]) -> None:
     x = torch.arange(64 * 64).to(dtype).reshape(64, 64)
     out = torch.empty_like(x)

@@ -71,12 +71,6 @@ def emulator() -> Iterator[Backend]:
         yield machine
 
 
-@pytest.fixture(scope="module")
-def building() -> Iterator[Builds]:
-    with Builds().open() as builds:
-        yield builds
-
-
 def measured(
     kernel: Any,
     grid: tuple[int, ...],

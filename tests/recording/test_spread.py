@@ -286,7 +286,7 @@ SHIFTED: dict[str, dict[str, tuple[int, ...]]] = {
     ("name", "level"),
     quick(
         [(name, level) for name in SHIFTED for level in ("default", "heavy")],
-        [("softmax", "default"), ("noinline", "heavy"), ("call_paths", "heavy")],
+        [("softmax", "default"), ("noinline", "heavy")],
     ),
 )
 def test_the_error_holds_what_another_binary_shifts(name: str, level: str) -> None:

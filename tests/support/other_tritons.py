@@ -1,82 +1,92 @@
 """Which tests depend on the version of Triton: `pytest --expect-triton` runs these alone.
 
-A test module does if it or its folder's conftest imports Triton, itself or through what tests share, or a
-room of profscope that imports Triton: it compiles, launches or patches. Tests of what reads tables do not,
-even if they record something to read: all Tritons fill the same tables. Exhaustive tests add processes,
-formats and profiles, which no version changes; those of the passes add kernels and targets, which each
-version prints in its own way.
+| tests of | what a version may change | run on |
+|---|---|---|
+| compat, dispatch, experiments, ir, passes; sessions | private parts, launches, TTGIR | each |
+| what else compiles kernels | the code that LLVM makes of TTGIR | the oldest and the newest |
+| what reads tables, what was kept, or handwritten PTX | nothing | the Triton of .venv |
+
+`make test` runs all of them on a version in between. A module compiles kernels if it imports Triton, by
+itself or through what tests share. Tests of what reads tables may record something to read, and those of
+`recording` choose what is recorded, by grids and budgets: all Tritons fill the same tables. Exhaustive tests
+add processes, formats and profiles, which no version changes; those that read and lower the whole corpus add
+kernels and targets, which each version prints in its own way.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from profscope.instrument_passes.passes import TRITONS
+
 _ROOT: Final = Path(__file__).parents[2]
 _TESTS: Final = _ROOT / "tests"
-_PRODUCT: Final = _ROOT / "profscope"
-_READERS: Final = {"bench", "docs", "plotting", "traces", "viewer"}
-_OF_PASSES: Final = {"ir", "passes"}
+OF_EACH: Final = (
+    "commands/test_first_launch.py", "compat", "dispatch", "experiments", "ir", "passes", "test_session.py",
+)  # fmt: skip
+READERS: Final = (
+    "analysis", "around", "bench", "commands", "decoding/test_captures.py", "docs", "plotting",
+    "store", "test_captured.py", "test_command.py", "test_repr.py", "test_views_agree.py",
+    "traces", "viewer",
+)  # fmt: skip
+# But these read the TTGIR of what they launch.
+OF_TTGIR: Final = tuple(f"analysis/test_{name}.py" for name in ("findings", "tensors_of_loads", "work"))
+EXHAUSTIVE: Final = ("ir", "passes/test_corpus.py")
+# Of their kernels, tests read what was printed once.
+_KEPT: Final = {"tests.support.corpus_findings", "tests.support.ttgir_cases"}
+_OF_KERNELS: Final = {"triton", "liger_kernel"}
 
 
-def depends_on_triton(module: Path) -> bool:
-    """Whether the tests of a module depend on the version of Triton."""
-    if _room(module) in _READERS:
-        return False
-    of_folder = module.with_name("conftest.py")
-    return _needs(module) or (of_folder.exists() and module.parent != _TESTS and _needs(of_folder))
+def depends_on_triton(module: Path, triton: tuple[int, int]) -> bool:
+    """Whether the tests of a module are run on this version, too."""
+    if _is_of(module, OF_EACH):
+        return True
+    reads = _is_of(module, READERS) and not _is_of(module, OF_TTGIR)
+    return _is_at_an_end(triton) and not reads and _compiles(module)
 
 
-def exhaustive_depends_on_triton(module: Path) -> bool:
-    """Whether its exhaustive tests do."""
-    return _room(module) in _OF_PASSES
+def exhaustive_depends_on_triton(module: Path, triton: tuple[int, int]) -> bool:
+    """Whether its exhaustive tests are."""
+    return _is_at_an_end(triton) and _is_of(module, EXHAUSTIVE)
 
 
-def _room(module: Path) -> str:
-    return module.relative_to(_TESTS).parts[0]
+def _is_at_an_end(triton: tuple[int, int]) -> bool:
+    return triton in (TRITONS[0], TRITONS[-1])
+
+
+def _is_of(module: Path, names: Iterable[str]) -> bool:
+    """Whether it is one of these modules, or in one of these folders."""
+    return any(module.is_relative_to(_TESTS / name) for name in names)
 
 
 @cache
-def _needs(module: Path) -> bool:
-    """Whether a module of the tests imports Triton, or what does."""
-    return _imports_triton(module) or any(
-        _needs(path) if path.is_relative_to(_TESTS) else _room_imports_triton(path)
-        for path in map(_file, _imports(module))
-        if path is not None
+def _compiles(module: Path) -> bool:
+    """Whether a module of the tests imports kernels or Triton, itself or through others of the tests."""
+    return any(
+        name.partition(".")[0] in _OF_KERNELS or (name not in _KEPT and _of_tests(name))
+        for name in _imports(module)
     )
 
 
-@cache
-def _room_imports_triton(module: Path) -> bool:
-    """Of a module in a folder of profscope: whether one of the folder imports Triton."""
-    room = [module] if module.parent == _PRODUCT else module.parent.glob("*.py")
-    return any(map(_imports_triton, room))
-
-
-@cache
-def _imports_triton(module: Path) -> bool:
-    return any(name.partition(".")[0] == "triton" for name in _imports(module))
-
-
-@cache
-def _imports(module: Path) -> tuple[str, ...]:
-    """The dotted names that a module imports: modules, and what it takes from them."""
-    names: list[str] = []
-    for node in ast.walk(ast.parse(module.read_text())):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return tuple(names)
-
-
-def _file(name: str) -> Path | None:
-    """The file of a module of the tests or of profscope; None for any other name, and for the passes, which
-    read Triton's text."""
-    if name.partition(".")[0] not in ("tests", "profscope") or name.startswith("profscope.instrument_passes"):
-        return None
+def _of_tests(name: str) -> bool:
+    """Whether that is a module of the tests that compiles."""
     path = _ROOT / name.replace(".", "/")
     files = (path.with_suffix(".py"), path / "__init__.py")
-    return next((file for file in files if file.exists()), None)
+    return name.startswith("tests.") and any(file.exists() and _compiles(file) for file in files)
+
+
+def _imports(module: Path) -> Iterator[str]:
+    """The dotted names that a module imports: modules, and what it takes from them."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom(module=str(name)):
+                yield name
+                yield from (f"{name}.{alias.name}" for alias in node.names)
+            case ast.Call(func=ast.Attribute(attr="importorskip"), args=[ast.Constant(value=str(name)), *_]):
+                yield name

@@ -16,6 +16,8 @@ from profscope.errors import CompileError, OptionError, SessionError
 from profscope.tuning.explanation import Explanation
 from tests.support.page_kernels import matmul_kernel
 
+pytestmark = pytest.mark.usefixtures("builds_are_shared")
+
 EMULATOR = {"backend": "emulator"}
 # ruff: noqa: N803
 
@@ -100,25 +102,19 @@ def matmul_arguments() -> list[Any]:
     return [*(torch.ones(*size).half() for size in ((32, 128), (128, 32), (32, 32))), 128]
 
 
-def test_other_results_are_never_the_best() -> None:
+def test_other_results_and_what_runs_out_of_shared_memory_are_never_the_best() -> None:
     found = profscope.explain(
         matmul_kernel,
         *matmul_arguments(),
         grid=(1,),
         M=32,
         STAGES=1,
-        vary={"M": [16], "STAGES": [3]},
+        vary={"M": [16], "STAGES": [3, 64]},
         **EMULATOR,
     )
     assert row(found, "M=16")["same_results"] == "different"
-    assert found.best == "STAGES=3"
-
-
-def test_what_runs_out_of_shared_memory_is_a_row() -> None:
-    found = profscope.explain(
-        matmul_kernel, *matmul_arguments(), grid=(1,), M=32, STAGES=2, vary={"STAGES": [64]}, **EMULATOR
-    )
     assert "shared memory" in row(found, "STAGES=64")["failed"]
+    assert found.best == "STAGES=3"
 
 
 def test_without_time_nothing_is_tried() -> None:

@@ -16,6 +16,8 @@ from profscope.emulator.costs import CTA_LAUNCH_CYCLES
 from profscope.errors import CompileError
 from tests.kernels.reductions import row_sums_kernel
 
+pytestmark = pytest.mark.usefixtures("builds_are_shared")
+
 EMULATOR = {"backend": "emulator"}
 # ruff: noqa: N803
 
@@ -51,11 +53,11 @@ def test_a_value_of_another_type_is_tried() -> None:
     assert "D=True" in rows(explained(D=1, vary={"D": [True]}))
 
 
-def test_a_default_is_no_reason_not_to_try_a_value() -> None:
-    assert "BLOCK=64" in rows(explained(vary={"BLOCK": [64]}))
+def test_a_default_is_tried_and_sizes_of_a_grid_may_be_numbers_of_numpy() -> None:
+    assert "BLOCK=64" in rows(explained(grid=(np.int64(1),), vary={"BLOCK": [64]}))
 
 
-@pytest.mark.parametrize("given", [ValueError("not 32"), (), (0,), 1])
+@pytest.mark.parametrize("given", [ValueError("not 32"), 1])
 def test_a_grid_function_may_refuse_one_value(given: Any) -> None:
     def grid(meta: dict[str, Any]) -> Any:
         if meta["BLOCK"] != 32:
@@ -68,10 +70,6 @@ def test_a_grid_function_may_refuse_one_value(given: Any) -> None:
     says = "ValueError: not 32" if isinstance(given, Exception) else f"the grid function returns {given!r};"
     assert found["BLOCK=32"]["failed"].startswith(says)
     assert found["BLOCK=16"]["same_results"] == "bit-equal"
-
-
-def test_sizes_of_a_grid_may_be_numbers_of_numpy() -> None:
-    assert explained(grid=(np.int64(1),)).best == "as launched"
 
 
 @triton.jit
@@ -134,7 +132,9 @@ def test_the_account_is_of_the_launch_not_of_what_its_hooks_launch() -> None:
 
 def test_the_account_divides_the_time_that_is_printed_above_it() -> None:
     x = torch.ones(512, 64, dtype=torch.float16)
-    found = profscope.explain(row_sums_kernel, x, torch.zeros(512), 512, 64, grid=(1,), **EMULATOR)
+    found = profscope.explain(
+        row_sums_kernel, x, torch.zeros(512), 512, 64, grid=(1,), limit_s=1e-9, **EMULATOR
+    )
     (account,) = found.profile.overhead().to_dict("records")
     bare_kcycles = found.tries["kcycles"].iloc[0]
     assert account["bare_ns"] * 1.25 / 1e3 == pytest.approx(bare_kcycles, rel=0.02)

@@ -19,6 +19,8 @@ from profscope.errors import EmulatorError, OptionError
 from profscope.tuning.program_launches import ProgramLaunches
 from profscope.tuning.search import explained
 
+pytestmark = pytest.mark.usefixtures("builds_are_shared")
+
 # ruff: noqa: N803
 
 
