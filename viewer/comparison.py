@@ -10,6 +10,15 @@ import pandas as pd
 from rich.text import Text
 
 from profscope.analysis.comparing.differences import differences, program_text, status_text
+from profscope.analysis.comparing.gate import (
+    LEFT_OPEN,
+    NOTHING_JUDGED,
+    is_judged,
+    is_slower,
+    launch_text,
+    leaves_open,
+    not_judged,
+)
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
 from profscope.analysis.model.labels import told_apart
@@ -27,9 +36,6 @@ from profscope.viewer.outlet import print_json, print_lines, text_width
 from profscope.viewer.units import count_text, duration_text, printable
 
 __all__ = ["Comparison", "KernelDiff", "RowDiff", "show"]
-
-MOST_NOT_JUDGED = 0.05
-"""The part of either side's time that a gate leaves open."""
 
 JUDGED = "--fail-above judges launches that recording has changed"
 
@@ -110,8 +116,7 @@ class Comparison:
     @property
     def leaves_open(self) -> bool:
         """Whether a gate cannot judge more of the time than may be left open."""
-        most = max(self.program["not_judged_a"], self.program["not_judged_b"])
-        return self.fail_above is not None and most > MOST_NOT_JUDGED
+        return self.fail_above is not None and leaves_open(self.program)
 
 
 def show(options: argparse.Namespace) -> Comparison:
@@ -127,30 +132,13 @@ def show(options: argparse.Namespace) -> Comparison:
         print_lines(_render(comparison, width), width)
     if options.fail_above is None:
         return comparison
-    for line in _not_judged(comparison):
-        sys.stderr.write(f"{printable(line)}\n")
-    told = (
-        each.launch is not None and each.launch.status in ("same", "changed") for each in comparison.kernels
-    )
-    if not any(told):
-        raise DiffError("--fail-above has nothing to judge: no kernel's launches have times in both traces")
-    return comparison
-
-
-def _not_judged(comparison: Comparison) -> list[str]:
-    """What a gate leaves open, a line each."""
-    lines = [
-        f"not judged: {each['name']}: {each['why']} ({_parts(each)})"
-        for each in comparison.program["not_judged"]
-    ]
+    for line in not_judged(comparison.program):
+        sys.stderr.write(f"{printable(f'not judged: {line}')}\n")
     if comparison.leaves_open:
-        lines.append(f"more than {MOST_NOT_JUDGED:.0%} of the time was not judged, so --fail-above fails")
-    return lines
-
-
-def _parts(group: dict[str, Any]) -> str:
-    """ "12.0% of A's time and 3.0% of B's"."""
-    return " and ".join(f"{group[side]:.1%} of {side.upper()}'s time" for side in "ab" if group[side])
+        sys.stderr.write(f"{LEFT_OPEN}, so --fail-above fails\n")
+    if not any(each.launch is not None and is_judged(each.launch) for each in comparison.kernels):
+        raise DiffError(f"--fail-above has {NOTHING_JUDGED}")
+    return comparison
 
 
 def _comparison(options: argparse.Namespace) -> Comparison:
@@ -190,7 +178,7 @@ def _kernel(table: pd.DataFrame, unit: str, top: int, fail_above: float | None) 
     )
     rows = [_row(row) for row in table.to_dict("records")]
     launch = rows.pop(0) if rows[0].kind == LAUNCH else None
-    slower = launch is not None and launch.significant and (launch.percent or 0.0) > (fail_above or 0.0)
+    slower = launch is not None and fail_above is not None and is_slower(launch, fail_above)
     return KernelDiff(
         kernel=first["kernel"],
         variant_a=variant_a,
@@ -199,8 +187,8 @@ def _kernel(table: pd.DataFrame, unit: str, top: int, fail_above: float | None) 
         grid_b=first["grid_b"],
         configuration=first["configuration"],
         differs=first["differs"],
-        says=_says(launch, unit),
-        regressed=fail_above is not None and slower,
+        says=launch_text(launch, unit),
+        regressed=slower,
         launch=launch,
         rows=rows[: top or None],
         omitted=max(len(rows) - top, 0) if top else 0,
@@ -210,25 +198,6 @@ def _kernel(table: pd.DataFrame, unit: str, top: int, fail_above: float | None) 
 def _row(row: dict[Any, Any]) -> RowDiff:
     values = {name: row[name] for name in RowDiff.__dataclass_fields__}
     return RowDiff(**{**values, "percent": None if pd.isna(row["percent"]) else row["percent"]})
-
-
-def _says(launch: RowDiff | None, unit: str) -> str:
-    """What became of a kernel, in one line: "12.3% slower (...), significant"."""
-    if launch is None:
-        return "the times of its launches are not known"
-    if launch.status in ("appeared", "gone"):
-        return "only in B" if launch.status == "appeared" else "only in A"
-    before, after = (f"{duration_text(each, unit)}" for each in (launch.self_a, launch.self_b))
-    cycles = " cycles" if unit == "cycles" else ""
-    times = f"mean launch {before} to {after}{cycles}"
-    if not launch.change:
-        return f"the same, {times}"
-    scale = 100 / launch.self_a
-    word = "slower" if launch.change > 0 else "faster"
-    low, high = (f"{each * scale:+.1f}%" for each in (launch.low, launch.high))
-    interval = "" if low == high else f", 95% interval {low} to {high}"
-    told = "significant" if launch.significant else "within noise"
-    return f"{abs(launch.change) * scale:.1f}% {word} ({times}{interval}), {told}"
 
 
 def _render(comparison: Comparison, width: int) -> list[Text]:

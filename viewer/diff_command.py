@@ -6,7 +6,8 @@ Only the command line is here, and it imports little: `--help` answers at once.
 import argparse
 from collections.abc import Sequence
 
-from profscope.errors import exit_status
+from profscope.analysis.texts import percentage
+from profscope.errors import OptionError, exit_status
 from profscope.version import __version__
 from profscope.viewer.option_types import (
     KERNELS,
@@ -97,9 +98,6 @@ def make_parser(tool: str) -> argparse.ArgumentParser:
 
 def _percent(text: str) -> float:
     try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"not a percentage, such as 5%: {text!r}")
-    return value
+        return percentage(text)
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
