@@ -17,6 +17,7 @@ EXTRAS: Final = {
     "docs": ("mkdocs",),
     "dev": (
         "pytest",
+        "yaml",
         "hypothesis",
         "ruff",
         "mypy",

@@ -1,9 +1,8 @@
 """What `profscope diff` shows: computed as plain data, then printed as text or JSON."""
 
 import argparse
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -11,19 +10,15 @@ from rich.text import Text
 
 from profscope.analysis.comparing.differences import differences, program_text, status_text
 from profscope.analysis.comparing.gate import (
-    LEFT_OPEN,
-    NOTHING_JUDGED,
-    is_judged,
     is_slower,
     launch_text,
     leaves_open,
-    not_judged,
 )
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
 from profscope.analysis.model.labels import told_apart
 from profscope.analysis.trust_rules import CARE, DISTRUST
-from profscope.errors import DiffError, OptionError
+from profscope.errors import OptionError
 from profscope.progress import working
 from profscope.traces.html.comparison import comparison_page
 from profscope.traces.saving import write_page
@@ -32,10 +27,9 @@ from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, grid, pad, wrap
 from profscope.viewer.header import EMULATED
 from profscope.viewer.input import part_of, read
-from profscope.viewer.outlet import print_json, print_lines, text_width
 from profscope.viewer.units import count_text, duration_text, printable
 
-__all__ = ["Comparison", "KernelDiff", "RowDiff", "show"]
+__all__ = ["Comparison", "KernelDiff", "RowDiff", "compare", "render"]
 
 JUDGED = "--fail-above judges launches that recording has changed"
 
@@ -119,29 +113,12 @@ class Comparison:
         return self.fail_above is not None and leaves_open(self.program)
 
 
-def show(options: argparse.Namespace) -> Comparison:
-    """Compare the traces that the command line names, and print it; on stderr, what a gate did not judge.
+def compare(options: argparse.Namespace) -> Comparison:
+    """Of the traces that the command line names; writes a page, too, if it asks for one.
 
     Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
-    cannot be compared, or nothing can be judged, OptionError where both come from standard input.
+    cannot be compared, OptionError where both come from standard input.
     """
-    comparison, width = _comparison(options), text_width(options.width)
-    if options.format == "json":
-        print_json(asdict(comparison))
-    else:
-        print_lines(_render(comparison, width), width)
-    if options.fail_above is None:
-        return comparison
-    for line in not_judged(comparison.program):
-        sys.stderr.write(f"{printable(f'not judged: {line}')}\n")
-    if comparison.leaves_open:
-        sys.stderr.write(f"{LEFT_OPEN}, so --fail-above fails\n")
-    if not any(each.launch is not None and is_judged(each.launch) for each in comparison.kernels):
-        raise DiffError(f"--fail-above has {NOTHING_JUDGED}")
-    return comparison
-
-
-def _comparison(options: argparse.Namespace) -> Comparison:
     if options.a == options.b == "-":
         raise OptionError("A and B cannot both be standard input")
     traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
@@ -200,7 +177,8 @@ def _row(row: dict[Any, Any]) -> RowDiff:
     return RowDiff(**{**values, "percent": None if pd.isna(row["percent"]) else row["percent"]})
 
 
-def _render(comparison: Comparison, width: int) -> list[Text]:
+def render(comparison: Comparison, width: int) -> list[Text]:
+    """The whole comparison as lines of a terminal."""
     lines = [Text(EMULATED, style="bold black on yellow")] if comparison.emulated else []
     facts = [
         ("Time", program_text(comparison.program, comparison.unit)),

@@ -65,6 +65,11 @@ class Difference(AnswerTable):
                 unclear.append(f"{name}: too noisy to tell: {noise:.1f} % against a bound of {bound:g} %")
         return unclear
 
+    @property
+    def launches(self) -> list[str]:
+        """What became of each kernel's launches, a line each."""
+        return [f"{name}: {launch_text(row, self.attrs['unit'])}" for name, row in self._launches()]
+
     def _launches(self) -> Iterator[tuple[str, Any]]:
         """Rows of whole launches, with what is compared."""
         row: LaunchRow
@@ -84,7 +89,7 @@ def is_judged(row: LaunchRow) -> bool:
 
 def leaves_open(program: Mapping[str, Any]) -> bool:
     """Whether more of the time is not judged than a gate leaves open. program: of a comparison's attrs."""
-    return max(program["not_judged_a"], program["not_judged_b"]) > _MOST_NOT_JUDGED
+    return bool(max(program["not_judged_a"], program["not_judged_b"]) > _MOST_NOT_JUDGED)
 
 
 def not_judged(program: Mapping[str, Any]) -> Iterable[str]:
