@@ -17,7 +17,7 @@ __all__ = ["markdown"]
 _KERNELS = 15
 _DETAILED = 3  # kernels of which rows are shown
 _ROWS = 5  # of each
-_REMARKS = 5
+_REMARKS = 4
 
 _CHARACTERS = 300  # of a remark
 _ESCAPES = str.maketrans({mark: "\\" + mark for mark in "\\|`*_<>[]#@"})
@@ -41,7 +41,7 @@ def markdown(comparison: Comparison) -> list[str]:
     remarks += [f"verdict of {side}: {text}" for side, text in verdicts.items()]
     remarks += map(in_flags, [*comparison.notes, *comparison.not_measured])
     lines += ["", *(f"- {_escaped(clipped(each, _CHARACTERS))}" for each in remarks[:_REMARKS])]
-    return lines + [f"- and {left} more remarks" for left in [len(remarks) - _REMARKS] if left > 0]
+    return lines + _left_out(len(remarks) - _REMARKS, "remark")
 
 
 def _verdict(comparison: Comparison, changed: Sequence[KernelDiff]) -> str:
@@ -65,7 +65,8 @@ def _name(kernel: KernelDiff) -> str:
 def _cells(row: RowDiff, unit: str) -> list[str]:
     line = ">".join(dict.fromkeys(str(each) for each in (row.line_a, row.line_b) if each))
     percent = row.status if row.percent is None else f"{row.percent:+.1f}%"
-    return [row.scope, line, duration_text(row.self_a, unit), duration_text(row.self_b, unit), percent]
+    times = (row.total_a, row.total_b) if row.kind == "async" else (row.self_a, row.self_b)
+    return [row.scope, line, *(duration_text(each, unit) for each in times), percent]
 
 
 def _table(names: list[str], rows: Iterable[list[str]]) -> list[str]:

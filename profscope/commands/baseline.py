@@ -81,7 +81,10 @@ def _save(trace: str, path: Path) -> None:
 def _list(folder: Path) -> None:
     from profscope.profiles import describe, load
 
-    for name in baseline_names(folder):
+    names = baseline_names(folder)
+    if not names:
+        sys.stdout.write(f"no baselines in {folder}\n")
+    for name in names:
         tables = load(baseline_path(folder, name)).tables
         device = (tables.metadata.get("device") or {}).get("name") or "unknown device"
         builder = f"Triton {tables.metadata.get('triton') or 'unknown'}"

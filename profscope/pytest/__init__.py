@@ -5,6 +5,7 @@
             attention[grid](...)
 
 pytest loads this in each of its runs, so the rest of profscope is imported when the fixture is used.
+PYTEST_DONT_REWRITE: it asserts nothing.
 """
 
 from __future__ import annotations
