@@ -17,7 +17,6 @@ EXTRAS: Final = {
     "docs": ("mkdocs",),
     "dev": (
         "pytest",
-        "yaml",
         "hypothesis",
         "ruff",
         "mypy",

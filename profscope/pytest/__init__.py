@@ -10,12 +10,9 @@ PYTEST_DONT_REWRITE: it asserts nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from profscope.pytest.gate import KernelGate
 
 __all__ = ["kernel_gate", "pytest_addoption", "pytest_terminal_summary"]
 
@@ -36,12 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def kernel_gate(request: pytest.FixtureRequest) -> KernelGate:
-    """Fails a test if a kernel that is launched in a `with` block is slower than in its baseline.
-
-    with kernel_gate(fail_above="5%"):
-        attention[grid](...)
-    """
+def kernel_gate(request: pytest.FixtureRequest) -> Any:
+    """Fails a test if a kernel that is launched in a `with` block is slower than in its baseline."""
     from profscope.pytest.gate import KernelGate
 
     return KernelGate(request)

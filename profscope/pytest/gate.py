@@ -137,8 +137,10 @@ def _failing() -> Iterator[None]:
     """Errors of profscope fail the test in a line, without a traceback."""
     try:
         yield
+        return
     except ProfscopeError as error:
-        _fail(str(error), [])
+        said = str(error)
+    _fail(said, [])
 
 
 def _fail(said: str, reasons: list[str]) -> NoReturn:

@@ -86,6 +86,7 @@ class BlockLaunches:
         self._seen: dict[tuple[str, str, tuple[int, ...]], _Seen] = {}
         self._grid: list[int] = []
         self._is_launching = False
+        self._has_others = False
 
     def launcher(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """What `kernel[grid](...)` goes through."""
@@ -98,14 +99,15 @@ class BlockLaunches:
                 return plain()
             if self._is_captured():
                 raise SessionError("kernel_gate: a CUDA graph is captured; launch its kernels without it")
-            self._is_launching = True
+            self._is_launching, self._grid = True, []
             try:
                 contents = Arguments(launch.values)
                 compiled = plain()
             finally:
                 self._is_launching = False
-            seen = _Seen(launch, contents, compiled, self._grid)
-            self._seen.setdefault((compiled.name, seen.key, tuple(self._grid)), seen)
+            if all(self._grid):
+                seen = _Seen(launch, contents, compiled, self._grid)
+                self._seen.setdefault((compiled.name, seen.key, tuple(self._grid)), seen)
             return compiled
 
         return run
@@ -114,6 +116,7 @@ class BlockLaunches:
         """What launches a binary: of an autotuner's, the last one is the program's."""
 
         def run(*args: Any) -> Any:
+            self._has_others |= not self._is_launching
             self._grid = [int(size) for size in args[:3]]
             return original(*args)
 
@@ -127,6 +130,8 @@ class BlockLaunches:
             raise SessionError(
                 "no launch kernel[grid](...) of a Triton kernel was seen; torch.compile's are not judged"
             )
+        if self._has_others:
+            raise SessionError("a kernel was launched otherwise than kernel[grid](...), and cannot be judged")
         for each in self._seen.values():
             if why := each.why_once:
                 raise SessionError(f"{each.launch.name} cannot be launched again: {why}")

@@ -124,14 +124,42 @@ def test_baselines_of_other_machines_are_refused_by_name(project: pytest.Pyteste
     assert "Traceback" not in broken.stdout.str()
 
 
-def test_a_block_without_launches_fails(project: pytest.Pytester) -> None:
+def test_blocks_that_cannot_be_judged_fail(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_kernels="""
+        import profscope
+        import pytest
+        import torch
+        import triton
+        import triton.language as tl
+        from gated_kernels import halved
+
+        @triton.jit
+        def waiting(flag_ptr, x_ptr):
+            while tl.load(flag_ptr, volatile=True) == 0:
+                pass
+            tl.store(x_ptr, 1.0)
+
+        X = torch.ones(64)
+
         def test_nothing(kernel_gate):
             with kernel_gate(fail_above=5, backend="emulator"):
-                pass
+                halved[(0,)](X, X, 64, BLOCK=64)
 
-        def test_error_of_the_body(kernel_gate):
+        def test_held(kernel_gate):
+            with kernel_gate(fail_above=5, backend="emulator"):
+                held = halved[(1,)](X, X, 64, BLOCK=64)
+                held[(1, 1, 1)](X, X, 64, 64)
+
+        def test_waiting(kernel_gate):
+            with kernel_gate(fail_above=5, backend="emulator"):
+                waiting[(1,)](torch.ones(1, dtype=torch.int32), X)
+
+        def test_session(kernel_gate):
+            with profscope.session(backend="emulator"), kernel_gate(fail_above=5, backend="emulator"):
+                halved[(1,)](X, X, 64, BLOCK=64)
+
+        def test_error(kernel_gate):
             with kernel_gate(fail_above=5, backend="emulator"):
                 raise KeyError("of the body")
 
@@ -141,11 +169,42 @@ def test_a_block_without_launches_fails(project: pytest.Pytester) -> None:
         """
     )
     done = gated(project, "--update-kernel-baselines")
-    done.assert_outcomes(failed=3)
+    done.assert_outcomes(failed=6)
     done.stdout.fnmatch_lines(
-        ["kernel_gate: no launch*was seen*", "*KeyError: 'of the body'", "*not a percentage*much*"]
+        [
+            "kernel_gate: no launch kernel*(...) of a Triton kernel was seen*",
+            "kernel_gate: a kernel was launched otherwise than kernel*",
+            "kernel_gate: waiting cannot be launched again: it may wait for what another kernel writes",
+            "kernel_gate: a profscope session is already active*",
+            "*KeyError: 'of the body'",
+            "*OptionError: not a percentage, such as 5%: 'much'",
+        ]
     )
     assert baselines(project) == []
+
+
+def test_an_autotuned_kernel_is_judged_by_what_was_chosen(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        test_kernels="""
+        import torch
+        import triton
+        from gated_kernels import halved
+
+        configs = [triton.Config({"BLOCK": size}) for size in (64, 128)]
+        tuned = triton.autotune(configs, key=["n"])(halved)
+
+        def test_tuned(kernel_gate):
+            x, y = torch.ones(256), torch.empty(256)
+            with kernel_gate(fail_above=5, backend="emulator"):
+                tuned[lambda given: (256 // given["BLOCK"],)](x, y, 256)
+            assert y.unique().tolist() == [0.5]
+        """
+    )
+    gated(project, "--update-kernel-baselines").assert_outcomes(passed=1)
+    (path,) = baselines(project)
+    (timed,) = profscope.load(path).metadata["bare_times"]["halved"]
+    assert timed["grid"] in ([4, 1, 1], [2, 1, 1])
+    gated(project).assert_outcomes(passed=1)
 
 
 def test_each_configuration_and_each_block_is_judged(project: pytest.Pytester) -> None:
