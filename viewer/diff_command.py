@@ -7,7 +7,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profscope.analysis.texts import percentage
@@ -65,7 +64,7 @@ def diff_main(arguments: Sequence[str], tool: str) -> int:
     is_named = any(word.partition("=")[0] == "--against" for word in arguments)
     options = make_parser(tool, is_named=is_named).parse_args(arguments)
     if is_named:
-        options.a = str(saved_baseline(Path(FOLDER), options.against))
+        options.a = str(saved_baseline(FOLDER, options.against))
     check_there(options.a, options.b)
     check_apart(options.html, options.a, options.b)
     check_page(options.html)

@@ -35,17 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope baseline",
-        usage="profscope baseline [--dir DIR] save NAME TRACE | list | rm NAME",
-        description="Keep traces by name, for profscope diff --against NAME.",
+        usage="profscope baseline save NAME TRACE | list | rm NAME",
+        description=f"Keep traces by name in {FOLDER}, for profscope diff --against NAME.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--dir",
-        type=Path,
-        default=Path(FOLDER),
-        metavar="DIR",
-        help=f"folder of baselines (default: {FOLDER})",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     actions = parser.add_subparsers(dest="action", required=True, help="one of these")
@@ -60,11 +53,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _main(given: argparse.Namespace) -> int:
     if given.action == "rm":
-        saved_baseline(given.dir, given.name).unlink()
+        saved_baseline(FOLDER, given.name).unlink()
     elif given.action == "save":
-        _save(given.trace, baseline_path(given.dir, given.name))
+        _save(given.trace, baseline_path(FOLDER, given.name))
     else:
-        _list(given.dir)
+        _list()
     return 0
 
 
@@ -78,14 +71,14 @@ def _save(trace: str, path: Path) -> None:
     save(tables, path)
 
 
-def _list(folder: Path) -> None:
+def _list() -> None:
     from profscope.profiles import describe, load
 
-    names = baseline_names(folder)
+    names = baseline_names(FOLDER)
     if not names:
-        sys.stdout.write(f"no baselines in {folder}\n")
+        sys.stdout.write(f"no baselines in {FOLDER}\n")
     for name in names:
-        tables = load(baseline_path(folder, name)).tables
+        tables = load(baseline_path(FOLDER, name)).tables
         device = (tables.metadata.get("device") or {}).get("name") or "unknown device"
         builder = f"Triton {tables.metadata.get('triton') or 'unknown'}"
         sys.stdout.write(f"{name}: {device}, {builder}, {describe(tables)}\n")

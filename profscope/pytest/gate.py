@@ -109,19 +109,15 @@ class KernelGate:
 
 def _mismatches(baseline: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Why times do not compare: other machines, other compilers."""
+    gpus = [(each.get("device") or {}).get("name") or "an unknown GPU" for each in (baseline, now)]
+    tritons = [each.get("triton") or "of unknown version" for each in (baseline, now)]
     reasons = []
-    one, other = ((each.get("device") or {}).get("name") for each in (baseline, now))
-    if one != other:
+    if gpus[0] != gpus[1]:
         reasons.append(
-            f"the baseline is of {one or 'an unknown GPU'}, this is {other}: each GPU needs baselines of its "
-            "own (--kernel-baseline DIR)"
+            f"the baseline is of {gpus[0]}, this is {gpus[1]}: keep a folder for each (--kernel-baseline DIR)"
         )
-    one, other = baseline.get("triton"), now.get("triton")
-    if one != other:
-        reasons.append(
-            f"Triton {one or 'of unknown version'} built the baseline's kernels, {other} these: update the "
-            "baseline if the change is meant"
-        )
+    if tritons[0] != tritons[1]:
+        reasons.append(f"Triton {tritons[0]} built the baseline's kernels, Triton {tritons[1]} these")
     return reasons
 
 

@@ -10,7 +10,7 @@ from profscope.errors import OptionError, TraceError
 
 __all__ = ["FOLDER", "baseline_names", "baseline_path", "saved_baseline"]
 
-FOLDER: Final = ".profscope/baselines"
+FOLDER: Final = Path(".profscope/baselines")
 """By default, in the current folder."""
 
 _SUFFIX: Final = ".pftrace.gz"

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import profscope.pytest.measuring  # before pytester notes which modules there are
-from profscope.viewer import comparison, diff_command  # noqa: F401  likewise
-
-pytest_plugins = ["pytester"]
+import profscope
+from tests.support.pytest_project import Project, Run
 
 KERNELS = """
 import triton
@@ -62,38 +60,34 @@ STEADY = ("-k", "steady and 5 and not unsteady")
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    pytester.syspathinsert()
-    pytester.makepyfile(gated_kernels=KERNELS, test_kernels=TESTS)
-    return pytester
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Project:
+    project = Project(tmp_path, monkeypatch, capsys)
+    project.write(gated_kernels=KERNELS, test_kernels=TESTS)
+    return project
 
 
-def gated(project: pytest.Pytester, iterations: int, *options: str) -> pytest.RunResult:
+def gated(project: Project, iterations: int, *options: str) -> Run:
     """No multiple of 16, of which Triton would make another binary."""
     (project.path / "iterations").write_text(str(iterations))
-    return project.runpytest_inprocess("-p", "profscope.pytest", "-p", "no:cacheprovider", *options)
+    return project.run(*options)
 
 
-def baselines(project: pytest.Pytester) -> list[Path]:
-    return [*project.path.glob(".profscope/baselines/*.pftrace.gz")]
-
-
-def test_a_kernel_as_it_was_passes(project: pytest.Pytester) -> None:
-    gated(project, 20_001, *STEADY, "--update-kernel-baselines").assert_outcomes(passed=1, deselected=2)
-    (path,) = baselines(project)
+def test_a_kernel_as_it_was_passes(project: Project) -> None:
+    assert gated(project, 20_001, *STEADY, "--update-kernel-baselines").outcomes == {"passed": 1}
+    (path,) = project.baselines
     (timed,) = profscope.load(path).metadata["bare_times"]["steady"]
     assert len(timed["times"]) >= 20
     passed = gated(project, 20_001, *STEADY)
-    passed.assert_outcomes(passed=1, deselected=2)
-    passed.stdout.fnmatch_lines(["*::test_steady*: steady: *mean launch *; the bound is 5%"])
-    assert "emulated" not in passed.stdout.str()
+    assert passed.outcomes == {"passed": 1}
+    passed.shows(["*::test_steady*: steady: *mean launch *; the bound is 5%"])
+    assert "emulated" not in passed.text
 
 
-def test_ten_percent_fail(project: pytest.Pytester) -> None:
-    gated(project, 20_001, *STEADY, "--update-kernel-baselines").assert_outcomes(passed=1, deselected=2)
+def test_ten_percent_fail(project: Project) -> None:
+    assert gated(project, 20_001, *STEADY, "--update-kernel-baselines").outcomes == {"passed": 1}
     failed = gated(project, 22_003, *STEADY)
-    failed.assert_outcomes(failed=1, deselected=2)
-    failed.stdout.fnmatch_lines(
+    assert failed.outcomes == {"failed": 1}
+    failed.shows(
         [
             "steady: *% slower (mean launch *), significant; the bound is 5%",
             "That is more than --fail-above 5%.",
@@ -101,14 +95,14 @@ def test_ten_percent_fail(project: pytest.Pytester) -> None:
     )
 
 
-def test_times_that_are_too_noisy_for_the_bound_fail(project: pytest.Pytester) -> None:
+def test_times_that_are_too_noisy_for_the_bound_fail(project: Project) -> None:
     """Times of one launch that vary; and any times for a bound below what two sessions differ by."""
     failed = gated(project, 3_001, "-k", "unsteady or 2", "--update-kernel-baselines")
-    failed.assert_outcomes(failed=2, deselected=1)
-    failed.stdout.fnmatch_lines(
+    assert failed.outcomes == {"failed": 2}
+    failed.shows(
         [
             "steady: too noisy to tell: 3.* % against a bound of 2 %",
             "unsteady: too noisy to tell: * % against a bound of 4 %",
         ]
     )
-    assert baselines(project) == []
+    assert project.baselines == []

@@ -11,15 +11,12 @@ from typing import Any
 
 import pytest
 
-import profscope.pytest.measuring
+import profscope
 from profscope.profiles import Profile
-from profscope.viewer import comparison, diff_command  # noqa: F401  likewise
-
-pytest_plugins = ["pytester"]
+from tests.support.pytest_project import PLUGIN, Project
 
 ROOT = Path(__file__).parents[2]
 GPU_TRACE = ROOT / "tests" / "data" / "diff" / "matmul-1-stage.pftrace.gz"
-PLUGIN = ("-p", "profscope.pytest", "-p", "no:cacheprovider")
 KERNELS = """
 import triton
 import triton.language as tl
@@ -46,18 +43,10 @@ def test_halved(kernel_gate, n):
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    pytester.syspathinsert()
-    pytester.makepyfile(gated_kernels=KERNELS, test_kernels=TESTS)
-    return pytester
-
-
-def gated(project: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return project.runpytest_inprocess(*PLUGIN, *options)
-
-
-def baselines(project: pytest.Pytester) -> list[Path]:
-    return sorted(project.path.glob(".profscope/baselines/*.pftrace.gz"))
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Project:
+    project = Project(tmp_path, monkeypatch, capsys)
+    project.write(gated_kernels=KERNELS, test_kernels=TESTS)
+    return project
 
 
 def rewritten(path: Path, **metadata: Any) -> None:
@@ -66,27 +55,25 @@ def rewritten(path: Path, **metadata: Any) -> None:
     Profile.of(replace(tables, metadata=tables.metadata | metadata)).save(path)
 
 
-def test_a_missing_baseline_fails_each_time_until_it_is_written(project: pytest.Pytester) -> None:
+def test_a_missing_baseline_fails_each_time_until_it_is_written(project: Project) -> None:
     for _ in range(2):
-        missing = gated(project, "-k", "two")
-        missing.assert_outcomes(failed=1, deselected=1)
-        missing.stdout.fnmatch_lines(["*there is no baseline at .profscope/baselines/*two_blocks*"])
-    assert baselines(project) == []
-    gated(project, "--update-kernel-baselines").assert_outcomes(passed=2)
-    assert len(baselines(project)) == 2
-    passed = gated(project)
-    passed.assert_outcomes(passed=2)
-    passed.stdout.fnmatch_lines(
-        ["*two blocks*: halved: the same, mean launch*(emulated cycles, no GPU time)*"]
-    )
+        missing = project.run("-k", "two")
+        assert missing.outcomes == {"failed": 1}
+        missing.shows(["*there is no baseline at .profscope/baselines/*two_blocks*"])
+    assert project.baselines == []
+    assert project.run("--update-kernel-baselines").outcomes == {"passed": 2}
+    assert len(project.baselines) == 2
+    passed = project.run()
+    assert passed.outcomes == {"passed": 2}
+    passed.shows(["*two blocks*: halved: the same, mean launch*(emulated cycles, no GPU time)*"])
 
 
-def test_a_slower_kernel_fails_with_the_screen_of_diff_and_its_finding(project: pytest.Pytester) -> None:
-    gated(project, "-k", "two", "--update-kernel-baselines")
-    project.makepyfile(gated_kernels=SLOWER)
-    failed = gated(project, "-k", "two")
-    failed.assert_outcomes(failed=1, deselected=1)
-    failed.stdout.fnmatch_lines(
+def test_a_slower_kernel_fails_with_the_screen_of_diff_and_its_finding(project: Project) -> None:
+    project.run("-k", "two", "--update-kernel-baselines")
+    project.write(gated_kernels=SLOWER)
+    failed = project.run("-k", "two")
+    assert failed.outcomes == {"failed": 1}
+    failed.shows(
         [
             "kernel_gate: against .profscope/baselines/*(emulated cycles, no GPU time)",
             "halved: *% slower (mean launch *), significant; the bound is 5%",
@@ -98,34 +85,34 @@ def test_a_slower_kernel_fails_with_the_screen_of_diff_and_its_finding(project: 
             "All of it: profscope diff *",
         ]
     )
-    assert "Traceback" not in failed.stdout.str()
+    assert "Traceback" not in failed.text
 
 
-def test_baselines_of_other_machines_are_refused_by_name(project: pytest.Pytester) -> None:
-    gated(project, "-k", "two", "--update-kernel-baselines")
-    (path,) = baselines(project)
+def test_baselines_of_other_machines_are_refused_by_name(project: Project) -> None:
+    project.run("-k", "two", "--update-kernel-baselines")
+    (path,) = project.baselines
     known = path.read_bytes()
     rewritten(path, triton="3.0.0", device={"name": "NVIDIA Nonesuch", "arch": "sm_80"})
-    failed = gated(project, "-k", "two")
-    failed.assert_outcomes(failed=1, deselected=1)
-    failed.stdout.fnmatch_lines(
+    failed = project.run("-k", "two")
+    assert failed.outcomes == {"failed": 1}
+    failed.shows(
         [
             "the baseline is of NVIDIA Nonesuch, this is *--kernel-baseline*",
             "Triton 3.0.0 built the baseline's*",
         ]
     )
     shutil.copy(GPU_TRACE, path)
-    gated(project, "-k", "two").stdout.fnmatch_lines(
+    project.run("-k", "two").shows(
         ["*no verdict against*", "the baseline is of NVIDIA H200*", "the second profile is EMULATED*"]
     )
     path.write_bytes(known[:100])
-    broken = gated(project, "-k", "two")
-    broken.assert_outcomes(failed=1, deselected=1)
-    assert "Traceback" not in broken.stdout.str()
+    broken = project.run("-k", "two")
+    assert broken.outcomes == {"failed": 1}
+    assert "Traceback" not in broken.text
 
 
-def test_blocks_that_cannot_be_judged_fail(project: pytest.Pytester) -> None:
-    project.makepyfile(
+def test_blocks_that_cannot_be_judged_fail(project: Project) -> None:
+    project.write(
         test_kernels="""
         import profscope
         import pytest
@@ -168,9 +155,9 @@ def test_blocks_that_cannot_be_judged_fail(project: pytest.Pytester) -> None:
                 pass
         """
     )
-    done = gated(project, "--update-kernel-baselines")
-    done.assert_outcomes(failed=6)
-    done.stdout.fnmatch_lines(
+    done = project.run("--update-kernel-baselines")
+    assert done.outcomes == {"failed": 6}
+    done.shows(
         [
             "kernel_gate: no launch kernel*(...) of a Triton kernel was seen*",
             "kernel_gate: a kernel was launched otherwise than kernel*",
@@ -180,11 +167,11 @@ def test_blocks_that_cannot_be_judged_fail(project: pytest.Pytester) -> None:
             "*OptionError: not a percentage, such as 5%: 'much'",
         ]
     )
-    assert baselines(project) == []
+    assert project.baselines == []
 
 
-def test_an_autotuned_kernel_is_judged_by_what_was_chosen(project: pytest.Pytester) -> None:
-    project.makepyfile(
+def test_an_autotuned_kernel_is_judged_by_what_was_chosen(project: Project) -> None:
+    project.write(
         test_kernels="""
         import torch
         import triton
@@ -200,16 +187,16 @@ def test_an_autotuned_kernel_is_judged_by_what_was_chosen(project: pytest.Pytest
             assert y.unique().tolist() == [0.5]
         """
     )
-    gated(project, "--update-kernel-baselines").assert_outcomes(passed=1)
-    (path,) = baselines(project)
+    assert project.run("--update-kernel-baselines").outcomes == {"passed": 1}
+    (path,) = project.baselines
     (timed,) = profscope.load(path).metadata["bare_times"]["halved"]
     assert timed["grid"] in ([4, 1, 1], [2, 1, 1])
-    gated(project).assert_outcomes(passed=1)
+    assert project.run().outcomes == {"passed": 1}
 
 
-def test_each_configuration_and_each_block_is_judged(project: pytest.Pytester) -> None:
+def test_each_configuration_and_each_block_is_judged(project: Project) -> None:
     """Two grids of one kernel in the first block; the second has a baseline of its own."""
-    project.makepyfile(
+    project.write(
         test_kernels="""
         import torch
         from gated_kernels import halved
@@ -224,20 +211,20 @@ def test_each_configuration_and_each_block_is_judged(project: pytest.Pytester) -
             assert [x[0], x[1024], x[-1], y[-1]] == [0.125, 0.5, 1, 0.5]
         """
     )
-    gated(project, "--update-kernel-baselines").assert_outcomes(passed=1)
-    second, first = baselines(project)  # "-2" sorts before ".pftrace.gz"
+    assert project.run("--update-kernel-baselines").outcomes == {"passed": 1}
+    second, first = project.baselines  # "-2" sorts before ".pftrace.gz"
     assert second.name == first.name.replace(".pftrace.gz", "-2.pftrace.gz")
     (timed,) = profscope.load(first).metadata["bare_times"].values()
     assert [each["grid"] for each in timed] == [[1, 1, 1], [2, 1, 1]]
-    passed = gated(project)
-    passed.assert_outcomes(passed=1)
-    passed.stdout.fnmatch_lines(["*halved, grid [12]: the same*"] * 2 + ["*halved: the same*"])
+    passed = project.run()
+    assert passed.outcomes == {"passed": 1}
+    passed.shows(["*halved, grid [12]: the same*"] * 2 + ["*halved: the same*"])
 
 
-def test_a_retry_is_judged_as_the_first_attempt(project: pytest.Pytester) -> None:
+def test_a_retry_is_judged_as_the_first_attempt(project: Project) -> None:
     """As plugins do that run a failed test again, in the same process."""
-    project.makeconftest(
-        """
+    project.write(
+        conftest="""
         from _pytest.runner import runtestprotocol
 
         def pytest_runtest_protocol(item, nextitem):
@@ -249,38 +236,31 @@ def test_a_retry_is_judged_as_the_first_attempt(project: pytest.Pytester) -> Non
             return True
         """
     )
-    gated(project, "-k", "two").assert_outcomes(failed=1, deselected=1)
-    gated(project, "-k", "two", "--update-kernel-baselines").assert_outcomes(passed=1, deselected=1)
-    assert len(baselines(project)) == 1
-    gated(project, "-k", "two").assert_outcomes(passed=1, deselected=1)
+    assert project.run("-k", "two").outcomes == {"failed": 1}
+    assert project.run("-k", "two", "--update-kernel-baselines").outcomes == {"passed": 1}
+    assert len(project.baselines) == 1
+    assert project.run("-k", "two").outcomes == {"passed": 1}
 
 
 def test_with_xdist_baselines_have_the_same_names_and_the_summary_is_complete(
-    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With groups, too, which xdist writes into the tests' ids."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{project.path}")
     words = [sys.executable, "-m", "pytest", *PLUGIN, "-n", "2", "--dist", "loadgroup"]
     subprocess.run([*words, "--update-kernel-baselines"], cwd=project.path, check=True, capture_output=True)
-    gated(project).assert_outcomes(passed=2)
+    assert project.run().outcomes == {"passed": 2}
     done = subprocess.run([*words, "-v"], cwd=project.path, check=True, capture_output=True, text=True)
     assert done.stdout.count("halved: the same") == 2
 
 
-def test_pytest_loads_nothing_of_profscope_unless_the_fixture_is_used(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import sys
-
-        def test_modules():
-            heavy = {"torch", "triton", "pandas", "numpy", "rich"}
-            assert not heavy & {*sys.modules}
-            loaded = {name for name in sys.modules if name.startswith("profscope.")}
-            assert loaded == {f"profscope.{name}" for name in ("version", "instrument_passes", "pytest")}
-        """
+def test_pytest_loads_nothing_of_profscope_unless_the_fixture_is_used(tmp_path: Path) -> None:
+    heavy = ["torch", "triton", "pandas", "numpy", "rich"]
+    light = ["profscope.instrument_passes", "profscope.pytest", "profscope.version"]
+    (tmp_path / "test_modules.py").write_text(
+        f"import sys\ndef test_modules():\n    assert not {{*{heavy}}} & {{*sys.modules}}\n"
+        f"    assert sorted(each for each in sys.modules if each.startswith('profscope.')) == {light}\n"
     )
     words = [sys.executable, "-m", "pytest", *PLUGIN]
-    done = subprocess.run(
-        words, cwd=pytester.path, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}
-    )
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stdout
