@@ -24,6 +24,7 @@ from profscope.schema import Tables
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profscope.analysis.comparing.gate import Difference
     from profscope.analysis.verdict import Verdict
     from profscope.plotting.plots import Plots
 
@@ -256,7 +257,7 @@ def load(
     return Profile.of(load_selected(path, only, verify=verify))
 
 
-def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
+def diff(a: Questions | str | Path, b: Questions | str | Path) -> Difference:
     """What has changed from profile `a` to profile `b`: profiles, sessions, or paths that `load` reads.
 
     One row per kernel, pair of configurations, grid and scope; kernels with the greatest change first, of a
@@ -288,15 +289,18 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     (kernel, variant_a, variant_b, counter, unit, a, b, change), and
     "program": the time of all recorded launches, and which part of it changed or was not judged.
 
+    `.failed(above=5)` is the verdict of a gate as `profscope diff --fail-above 5%` has it, a list of reasons;
+    `.not_judged` lists what it could not judge.
+
     Raises DiffError where no kernel is in both, one is emulated and the other is not, or one is no profile;
     TraceError where a file cannot be read.
     """
-    from profscope.analysis.answers import AnswerTable
     from profscope.analysis.comparing.differences import differences
+    from profscope.analysis.comparing.gate import Difference
 
     for each in (a, b):
         if not isinstance(each, Questions | str | Path):
             raise DiffError(f"diff takes profiles, sessions and paths of files, no {type(each).__name__}")
     with working("comparing two profiles"):
         tables = [each.tables if isinstance(each, Questions) else load(each) for each in (a, b)]
-        return AnswerTable.of(differences(tables[0], tables[1]))
+        return Difference.of(differences(tables[0], tables[1]))

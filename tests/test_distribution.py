@@ -205,6 +205,13 @@ def test_a_program_is_recorded_on_the_emulator(environment: Path, tmp_path: Path
     assert len(load(tmp_path / "t.json").launches) == 1
 
 
+def test_pytest_finds_the_plugin(environment: Path, tmp_path: Path) -> None:
+    (site,) = environment.parent.glob("lib/python*/site-packages")
+    with_pytest = ("env", f"PYTHONPATH={site}:{sysconfig.get_path('purelib')}")
+    words = (environment / "python", "-m", "pytest", "-p", "no:cacheprovider", "--fixtures")
+    assert "kernel_gate -- " in succeed(*with_pytest, *words, cwd=tmp_path)
+
+
 def test_what_needs_triton_says_what_to_install(environment: Path, tmp_path: Path) -> None:
     line = "profscope.session() needs triton and torch: pip install 'profscope[triton]'\n"
     done = run(environment / "python", "-c", "import profscope; profscope.session()", cwd=tmp_path)

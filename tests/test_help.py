@@ -8,7 +8,7 @@ import re
 import pytest
 
 from profscope import __main__ as overview
-from profscope.commands import convert, doctor, explain, opt, run
+from profscope.commands import baseline, convert, doctor, explain, opt, run
 from profscope.viewer import cli, diff_command
 
 PARSERS = {
@@ -16,6 +16,7 @@ PARSERS = {
     "explain": explain.make_parser()[0],
     "view": cli.make_parser("profscope view"),
     "diff": diff_command.make_parser("profscope diff"),
+    "baseline": baseline.make_parser(),
     "convert": convert.make_parser("convert", "IN OUT", "", convert.CONVERT),
     "merge": convert.make_parser("merge", "TRACE... -o OUT", "", convert.MERGE),
     "doctor": doctor.make_parser(),

@@ -49,7 +49,7 @@ FLOORS = (
     ("profscope",),
     ("profscope.demo",),
     ("profscope.viewer",),
-    ("profscope.commands",),
+    ("profscope.commands", "profscope.pytest"),
     ("profscope.__main__",),
 )
 # What touches Triton's inside: these rooms, and beside them these imports alone.

@@ -1,20 +1,24 @@
 """What `profscope diff` shows: computed as plain data, then printed as text or JSON."""
 
 import argparse
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from rich.text import Text
 
 from profscope.analysis.comparing.differences import differences, program_text, status_text
+from profscope.analysis.comparing.gate import (
+    is_slower,
+    launch_text,
+    leaves_open,
+)
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
 from profscope.analysis.model.labels import told_apart
 from profscope.analysis.trust_rules import CARE, DISTRUST
-from profscope.errors import DiffError, OptionError
+from profscope.errors import OptionError
 from profscope.progress import working
 from profscope.traces.html.comparison import comparison_page
 from profscope.traces.saving import write_page
@@ -23,13 +27,9 @@ from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, grid, pad, wrap
 from profscope.viewer.header import EMULATED
 from profscope.viewer.input import part_of, read
-from profscope.viewer.outlet import print_json, print_lines, text_width
 from profscope.viewer.units import count_text, duration_text, printable
 
-__all__ = ["Comparison", "show"]
-
-MOST_NOT_JUDGED = 0.05
-"""The part of either side's time that a gate leaves open."""
+__all__ = ["Comparison", "Row", "compare", "render"]
 
 JUDGED = "--fail-above judges launches that recording has changed"
 
@@ -79,48 +79,15 @@ class Comparison:
     @property
     def leaves_open(self) -> bool:
         """Whether a gate cannot judge more of the time than may be left open."""
-        most = max(self.program["not_judged_a"], self.program["not_judged_b"])
-        return self.fail_above is not None and most > MOST_NOT_JUDGED
+        return self.fail_above is not None and leaves_open(self.program)
 
 
-def show(options: argparse.Namespace) -> Comparison:
-    """Compare the traces that the command line names, and print it; on stderr, what a gate did not judge.
+def compare(options: argparse.Namespace) -> Comparison:
+    """Of the traces that the command line names; writes a page, too, if it asks for one.
 
     Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
-    cannot be compared, or nothing can be judged, OptionError where both come from standard input.
+    cannot be compared, OptionError where both come from standard input.
     """
-    comparison, width = _comparison(options), text_width(options.width)
-    if options.format == "json":
-        print_json(asdict(comparison))
-    else:
-        print_lines(_render(comparison, width), width)
-    if options.fail_above is None:
-        return comparison
-    for line in _not_judged(comparison):
-        sys.stderr.write(f"{printable(line)}\n")
-    told = (each["launch"] and each["launch"]["status"] in ("same", "changed") for each in comparison.kernels)
-    if not any(told):
-        raise DiffError("--fail-above has nothing to judge: no kernel's launches have times in both traces")
-    return comparison
-
-
-def _not_judged(comparison: Comparison) -> list[str]:
-    """What a gate leaves open, a line each."""
-    lines = [
-        f"not judged: {each['name']}: {each['why']} ({_parts(each)})"
-        for each in comparison.program["not_judged"]
-    ]
-    if comparison.leaves_open:
-        lines.append(f"more than {MOST_NOT_JUDGED:.0%} of the time was not judged, so --fail-above fails")
-    return lines
-
-
-def _parts(group: dict[str, Any]) -> str:
-    """ "12.0% of A's time and 3.0% of B's"."""
-    return " and ".join(f"{group[side]:.1%} of {side.upper()}'s time" for side in "ab" if group[side])
-
-
-def _comparison(options: argparse.Namespace) -> Comparison:
     if options.a == options.b == "-":
         raise OptionError("A and B cannot both be standard input")
     traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
@@ -157,36 +124,17 @@ def _kernel(table: pd.DataFrame, unit: str, top: int, fail_above: float | None) 
     values: list[Row] = table.astype(object).where(table.notna(), None).to_dict("records")  # type: ignore[assignment]
     rows = [{name: row[name] for name in _OF_ROW} for row in values]
     launch = rows.pop(0) if rows[0]["kind"] == LAUNCH else None
-    slower = launch is not None and launch["significant"] and (launch["percent"] or 0.0) > (fail_above or 0.0)
     return {name: values[0][name] for name in _OF_KERNEL} | {
-        "says": _says(launch, unit),
-        "regressed": fail_above is not None and slower,
+        "says": launch_text(launch, unit),
+        "regressed": launch is not None and fail_above is not None and is_slower(launch, fail_above),
         "launch": launch,
         "rows": rows[: top or None],
         "omitted": max(len(rows) - top, 0) if top else 0,
     }
 
 
-def _says(launch: Row | None, unit: str) -> str:
-    """What became of a kernel, in one line: "12.3% slower (...), significant"."""
-    if launch is None:
-        return "the times of its launches are not known"
-    if launch["status"] in ("appeared", "gone"):
-        return "only in B" if launch["status"] == "appeared" else "only in A"
-    before, after = (f"{duration_text(each, unit)}" for each in (launch["self_a"], launch["self_b"]))
-    cycles = " cycles" if unit == "cycles" else ""
-    times = f"mean launch {before} to {after}{cycles}"
-    if not launch["change"]:
-        return f"the same, {times}"
-    scale = 100 / launch["self_a"]
-    word = "slower" if launch["change"] > 0 else "faster"
-    low, high = (f"{each * scale:+.1f}%" for each in (launch["low"], launch["high"]))
-    interval = "" if low == high else f", 95% interval {low} to {high}"
-    told = "significant" if launch["significant"] else "within noise"
-    return f"{abs(launch['change']) * scale:.1f}% {word} ({times}{interval}), {told}"
-
-
-def _render(comparison: Comparison, width: int) -> list[Text]:
+def render(comparison: Comparison, width: int) -> list[Text]:
+    """The whole comparison as lines of a terminal."""
     lines = [Text(EMULATED, style="bold black on yellow")] if comparison.emulated else []
     facts = [
         ("Time", program_text(comparison.program, comparison.unit)),

@@ -4,9 +4,14 @@ Only the command line is here, and it imports little: `--help` answers at once.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from profscope.errors import exit_status
+from profscope.analysis.texts import percentage
+from profscope.errors import DiffError, OptionError, exit_status
+from profscope.traces.baselines import FOLDER, saved_baseline
 from profscope.version import __version__
 from profscope.viewer.option_types import (
     KERNELS,
@@ -19,6 +24,10 @@ from profscope.viewer.option_types import (
     count,
     pattern,
 )
+from profscope.viewer.units import printable
+
+if TYPE_CHECKING:
+    from profscope.viewer.comparison import Comparison
 
 __all__ = ["NOT_JUDGED", "REGRESSED", "diff_main", "make_parser"]
 
@@ -33,6 +42,7 @@ examples:
   profscope diff before.json after.json
   profscope diff before.json after.json --kernels matmul --html changes.html
   profscope diff before.json after.json --fail-above 5%
+  profscope diff --against main after.json --format md
 
 Launches are compared with launches of the same kernel, constexprs and grid, or
 the nearest ones. Changes up to what launches, builds and sessions of the same
@@ -51,28 +61,67 @@ code differ by are noise; docs/diff.md has the statistics.
 
 def diff_main(arguments: Sequence[str], tool: str) -> int:
     """Run the command, called `tool`, with the arguments behind that; returns the exit code."""
-    options = make_parser(tool).parse_args(arguments)
+    is_named = any(word.partition("=")[0] == "--against" for word in arguments)
+    options = make_parser(tool, is_named=is_named).parse_args(arguments)
+    if is_named:
+        options.a = str(saved_baseline(FOLDER, options.against))
     check_there(options.a, options.b)
     check_apart(options.html, options.a, options.b)
     check_page(options.html)
-    from profscope.viewer.comparison import show  # behind the command line: pandas and rich take their time
+    from profscope.viewer.comparison import compare  # behind the command line: pandas takes its time
 
-    comparison = show(options)
+    comparison = compare(options)
+    _print(comparison, options)
+    if options.fail_above is not None:
+        _tell_not_judged(comparison)
     if comparison.has_regressed:
         return REGRESSED
     return NOT_JUDGED if comparison.leaves_open else 0
 
 
-def make_parser(tool: str) -> argparse.ArgumentParser:
+def _print(comparison: "Comparison", options: argparse.Namespace) -> None:
+    from rich.text import Text
+
+    from profscope.viewer.comparison import render
+    from profscope.viewer.diff_markdown import markdown
+    from profscope.viewer.outlet import print_json, print_lines, text_width
+
+    if options.format == "json":
+        print_json(asdict(comparison))
+    elif options.format == "md":
+        print_lines([Text(line) for line in markdown(comparison)], None)
+    else:
+        width = text_width(options.width)
+        print_lines(render(comparison, width), width)
+
+
+def _tell_not_judged(comparison: "Comparison") -> None:
+    """On stderr, what the gate did not judge. Raises DiffError if that is everything."""
+    from profscope.analysis.comparing.gate import LEFT_OPEN, NOTHING_JUDGED, is_judged, not_judged
+
+    for line in not_judged(comparison.program):
+        sys.stderr.write(f"{printable(f'not judged: {line}')}\n")
+    if comparison.leaves_open:
+        sys.stderr.write(f"{LEFT_OPEN}, so --fail-above fails\n")
+    if not any(each["launch"] is not None and is_judged(each["launch"]) for each in comparison.kernels):
+        raise DiffError(f"--fail-above has {NOTHING_JUDGED}")
+
+
+def make_parser(tool: str, *, is_named: bool = False) -> argparse.ArgumentParser:
+    """is_named: whether A is a baseline that --against names."""
     parser = argparse.ArgumentParser(
         prog=tool,
-        usage=f"{tool} [options] A B",
+        usage=f"{tool} [options] {'--against NAME B' if is_named else 'A B'}",
         description="Show what has changed from trace A to trace B, and which changes are noise.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("a", metavar="A", help=TRACE)
+    if not is_named:
+        parser.add_argument("a", metavar="A", help=TRACE)
     parser.add_argument("b", metavar="B", help="the trace to compare with A")
+    parser.add_argument(
+        "--against", metavar="NAME", help=f"compare with this baseline of {FOLDER} in place of A"
+    )
     parser.add_argument(
         "--fail-above",
         type=_percent,
@@ -85,7 +134,10 @@ def make_parser(tool: str) -> argparse.ArgumentParser:
     )
     add_width(parser)
     parser.add_argument(
-        "--format", choices=("table", "json"), default="table", help="json has exact figures (default: table)"
+        "--format",
+        choices=("table", "json", "md"),
+        default="table",
+        help="json has exact figures, md is for a pull request (default: table)",
     )
     parser.add_argument(
         "--html", metavar="FILE", help="also write a page for a browser, with both sources side by side"
@@ -97,9 +149,6 @@ def make_parser(tool: str) -> argparse.ArgumentParser:
 
 def _percent(text: str) -> float:
     try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"not a percentage, such as 5%: {text!r}")
-    return value
+        return percentage(text)
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import pandas as pd
 
@@ -71,7 +71,7 @@ class AnswerTable(pd.DataFrame):
         return pd.DataFrame
 
     @classmethod
-    def of(cls, answer: pd.DataFrame) -> AnswerTable:
+    def of(cls, answer: pd.DataFrame) -> Self:
         table = cls(answer)
         table.attrs = answer.attrs
         return table

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+from profscope.errors import OptionError
+
 __all__ = [
     "NO_TIME",
     "STEPS",
@@ -22,6 +24,7 @@ __all__ = [
     "count_text",
     "joined",
     "kernel_of_note",
+    "percentage",
     "plain",
     "printable",
     "source_text",
@@ -56,6 +59,17 @@ def count_text(value: int, one: str = "", many: str = "") -> str:
     """A whole number with commas, and of what: "1 launch", "1,024 launches"."""
     word = (one if value == 1 else many or f"{one}s") if one else ""
     return f"{value:,} {word}".rstrip()
+
+
+def percentage(value: float | str) -> float:
+    """5 of 5, "5" and "5%". Raises OptionError for what is no percentage."""
+    try:
+        number = float(value.removesuffix("%") if isinstance(value, str) else value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number < 1e9:
+        raise OptionError(f"not a percentage, such as 5%: {value!r}")
+    return number
 
 
 def clipped(text: str, characters: int) -> str:

@@ -166,6 +166,7 @@ _FORM: Final[dict[str, Any]] = {
         "tensors": [Needs({"kernel": str, "key": str, "bytes": {EACH: range(_MOST)}})],
     },
     "baseline": {"pairs": int, "kernels": {EACH: [_TIMED]}},
+    "bare_times": {EACH: [Needs({"key": str, "grid": [int], "times": [NUMBER]})]},
     "budget": Needs(dict.fromkeys(("overhead_pct", "elapsed_ns", "open_ns", "host_ns", "gpu_ns"), NUMBER)),
     "sampling": {"every": int, "kernels": {EACH: Needs({"launches": int, "recorded": int})}},
     "building": {"bare_launches": {EACH: int}},

@@ -132,6 +132,10 @@ def gate(saved: Callable[[Launches], str]) -> Callable[..., tuple[int, dict[str,
 
     def of(a: Launches, b: Launches) -> tuple[int, dict[str, Any], str]:
         done = run("diff", saved(a), saved(b), "--fail-above", "5%", "--format", "json")
+        difference = profscope.diff(saved(a), saved(b))  # whose verdict is the same
+        assert bool(difference.failed(above=5)) == (done.returncode != 0)
+        told = [line.removeprefix("not judged: ") for line in done.stderr.splitlines() if ": only in" in line]
+        assert difference.not_judged == told
         return done.returncode, json.loads(done.stdout), done.stderr
 
     return of

@@ -64,10 +64,10 @@ def test_experiments_are_shown_what_saves_most_first(
     lines = shown(capsys, str(path), "--show", "experiments", "--width", "60").splitlines()
     assert lines[0] == f"experiments  {kernel}"
     assert lines[3:6] == [
-        "  80.0 %  (79 to 81)    contiguous  store k.py:7  [other",
-        "          spills]",
         r"  20.0 %  (19 to 21)    off         load \x1b[31m k.py:7",
-    ]
+        "  80.0 %  (79 to 81)    contiguous  store k.py:7  [not",
+        "          valid: other spills]",
+    ], "valid ones first"
     assert lines[6] == "1 more saves less than 2 %; --top 0 shows all"
     assert "experiments  ran bare" in lines
     assert "   1.0 %" in shown(capsys, str(path), "--show", "experiments", "--top", "0")

@@ -26,6 +26,7 @@ from profscope.analysis.comparing.operands import (
 )
 from profscope.analysis.comparing.pairs import COMPARED, Pair, paired
 from profscope.analysis.comparing.places import Lines
+from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.analysis.spans.rows import grid_ctas, grid_scales
 from profscope.analysis.texts import count_text, three_digits
@@ -82,7 +83,10 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     """The table that `profscope.diff` returns. Raises DiffError."""
     unit, notes = unit_of(a, b)
     corrected = are_corrected(a) and are_corrected(b)
-    sides = Side(a, unit, corrected=corrected), Side(b, unit, corrected=corrected)
+    bare = all(tables.metadata.get("bare_times") for tables in (a, b))
+    sides = Side(a, unit, corrected=corrected, bare=bare), Side(b, unit, corrected=corrected, bare=bare)
+    if bare:
+        notes.append(f"launches are compared by their bare times{OF_THE_EMULATOR * a.emulated}")
     with worker_pool(2) as pool:  # beside each other: numpy lets threads run
         list(pool.map(lambda side: side.spans, sides))
     sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
@@ -153,7 +157,7 @@ def _alone(pair: Pair, sides: tuple[Side, Side]) -> list[pd.DataFrame]:
         return []
     side, group = (sides[0], pair.a) if pair.b is None else (sides[1], pair.b)
     assert group is not None
-    return [of_one_side(pair, side.durations(side.warm(side.all_launches(pair.kernel, group))))]
+    return [of_one_side(pair, side.compared_durations(side.warm(side.all_launches(pair.kernel, group))))]
 
 
 def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand] | str:
@@ -192,7 +196,7 @@ def _recorded_text(side: Side, launches: pd.DataFrame) -> str:
 
 def _operand(side: Side, launches: pd.DataFrame) -> Operand:
     launches = side.warm(launches)
-    return Operand(side.figures(launches), side.durations(launches))
+    return Operand(side.figures(launches), side.compared_durations(launches))
 
 
 def _tested(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -89,11 +89,12 @@ class Durations(NamedTuple):
 
 class Side:
     """One of two profiles, asked for figures in one unit, "ns" or "cycles". corrected: rows are of the spans'
-    corrected durations."""
+    corrected durations. bare: launches as a whole are of bare times, which a test's baseline has."""
 
-    def __init__(self, tables: Tables, unit: str, *, corrected: bool = False) -> None:
+    def __init__(self, tables: Tables, unit: str, *, corrected: bool = False, bare: bool = False) -> None:
         self.tables = tables
         self._corrected = corrected
+        self._bare = bare
         self.unit = unit
         self._scales = launch_scales(tables)
 
@@ -139,6 +140,19 @@ class Side:
             took = np.where(ns > 0, ns * clock, np.nan)
         known = np.isfinite(took)
         return Durations(np.asarray(took[known], np.float64), ns[known])
+
+    def compared_durations(self, launches: pd.DataFrame) -> Durations:
+        """Those that a comparison of launches of one group is made of: of bare launches, or of these."""
+        if not self._bare or launches.empty:
+            return self.durations(launches)
+        kernel, variant, *grid = launches.iloc[0][["kernel", "variant", *GRID]]
+        entries = (self.tables.metadata.get("variants") or {}).get(kernel) or []
+        key = next((each.get("key") for each in entries if each["variant"] == variant), None)
+        timed = self.tables.metadata["bare_times"].get(kernel) or []
+        own = (each["times"] for each in timed if (each["key"], each["grid"]) == (key, grid))
+        times = np.asarray(next(own, []), np.float64)
+        in_cycles = self.unit == "cycles" and not self.tables.emulated
+        return Durations(times * float(launches["clock_ghz"].median()) if in_cycles else times, times)
 
     @cached_property
     def _busiest_sms(self) -> pd.Series[float]:

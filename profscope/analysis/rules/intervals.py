@@ -62,8 +62,8 @@ _OTHERS: Final = Spread(-0.25, 0.25)
 _BY_EXPERIMENTS: Final = Spread(-0.33, 0.30)
 """At least, if waits are known by experiments: to leave an op out also takes away what a repair keeps."""
 _OF_REPAIRS: Final = 0.13
-"""By how much a repair's angle is off that of the experiment that does the same, in 22 of 24 scattered accesses
-(docs/experiments.md)."""
+"""By how much a repair's angle is off that of the experiment that does the same, at most: in 22 of 24
+scattered accesses (docs/experiments.md)."""
 
 
 def angle(pct: float) -> float:

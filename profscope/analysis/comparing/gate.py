@@ -1,0 +1,121 @@
+"""The verdict of a gate on a comparison: what became slower than a bound, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from profscope.analysis.answers import AnswerTable
+from profscope.analysis.comparing.operands import LAUNCH
+from profscope.analysis.comparing.pairs import heading_text
+from profscope.analysis.texts import percentage, three_digits
+
+__all__ = [
+    "LEFT_OPEN", "NOTHING_JUDGED", "Difference", "LaunchRow", "is_judged", "is_slower", "launch_text",
+    "leaves_open", "not_judged",
+]  # fmt: skip
+
+_MOST_NOT_JUDGED: Final = 0.05
+"""The part of either side's time that a gate leaves open."""
+
+LEFT_OPEN: Final = f"more than {_MOST_NOT_JUDGED:.0%} of the time was not judged"
+NOTHING_JUDGED: Final = "nothing to judge: no kernel's launches have times in both profiles"
+
+
+LaunchRow: TypeAlias = Mapping[str, Any]
+"""A row of `profscope.diff` that compares whole launches, by column."""
+
+
+class Difference(AnswerTable):
+    """What `profscope.diff` returns, with a gate's verdict on it."""
+
+    def failed(self, above: float | str) -> list[str]:
+        """Why a gate fails that lets launches become `above` percent slower, 5 or "5%"; empty if it passes.
+
+        A reason names each kernel that became slower by more than that and by more than noise, and says if
+        more than 5 % of either profile's time was not judged (`not_judged`). They are those for which
+        `profscope diff --fail-above` ends with 3 and 4. Raises OptionError for a bound that is no percentage.
+        """
+        bound = percentage(above)
+        reasons = [
+            f"{name}: {launch_text(row, self.attrs['unit'])}; the bound is {bound:g}%"
+            for name, row in self._launches()
+            if is_slower(row, bound)
+        ]
+        if not any(is_judged(row) for _, row in self._launches()):
+            reasons.append(NOTHING_JUDGED)
+        elif leaves_open(self.attrs["program"]):
+            reasons.append(f"{LEFT_OPEN}: {'; '.join(self.not_judged)}")
+        return reasons
+
+    @property
+    def not_judged(self) -> list[str]:
+        """Launches that a gate cannot judge: which, why, and their part of the time."""
+        return [*not_judged(self.attrs["program"])]
+
+    def too_noisy(self, above: float | str) -> list[str]:
+        """Launches that may be slower by more than `above` percent although their change is within noise:
+        half of its 95 % interval, floor included, is wider than this bound."""
+        bound, unclear = percentage(above), []
+        for name, row in self._launches():
+            if not is_judged(row) or not row["self_a"] or is_slower(row, bound):
+                continue
+            noise, most = (
+                100 * each / row["self_a"] for each in ((row["high"] - row["low"]) / 2, row["high"])
+            )
+            if noise > bound and most > bound:
+                unclear.append(f"{name}: too noisy to tell: {noise:.1f} % against a bound of {bound:g} %")
+        return unclear
+
+    @property
+    def launches(self) -> list[str]:
+        """What became of each kernel's launches, a line each."""
+        return [f"{name}: {launch_text(row, self.attrs['unit'])}" for name, row in self._launches()]
+
+    def _launches(self) -> Iterator[tuple[str, LaunchRow]]:
+        """Rows of whole launches, with what is compared."""
+        rows: list[LaunchRow] = self[self["kind"] == LAUNCH].to_dict("records")  # type: ignore[assignment]
+        for row in rows:
+            yield heading_text(row["kernel"], row["configuration"], row["differs"]), row
+
+
+def is_slower(row: LaunchRow, bound: float) -> bool:
+    """Whether launches became slower by more than a bound, in percent, and by more than noise."""
+    return bool(row["significant"] and row["status"] == "changed" and (row["percent"] or 0.0) > bound)
+
+
+def is_judged(row: LaunchRow) -> bool:
+    """Whether both profiles have the launches."""
+    return bool(row["status"] in ("same", "changed"))
+
+
+def leaves_open(program: Mapping[str, Any]) -> bool:
+    """Whether more of the time is not judged than a gate leaves open. program: of a comparison's attrs."""
+    return bool(max(program["not_judged_a"], program["not_judged_b"]) > _MOST_NOT_JUDGED)
+
+
+def not_judged(program: Mapping[str, Any]) -> Iterable[str]:
+    """ "row_sums: only in A (12.0% of A's time)"."""
+    for each in program["not_judged"]:
+        parts = (f"{each[side]:.1%} of {side.upper()}'s time" for side in "ab" if each[side])
+        yield f"{each['name']}: {each['why']} ({' and '.join(parts)})"
+
+
+def launch_text(launch: LaunchRow | None, unit: str) -> str:
+    """What became of a kernel, in one line: "12.3% slower (...), significant". None: its times are not
+    known."""
+    if launch is None:
+        return "the times of its launches are not known"
+    if not is_judged(launch):
+        return "only in B" if launch["status"] == "appeared" else "only in A"
+    before, after = ("".join(three_digits(each, unit)) for each in (launch["self_a"], launch["self_b"]))
+    cycles = " cycles" if unit == "cycles" else ""
+    times = f"mean launch {before} to {after}{cycles}"
+    if not launch["change"]:
+        return f"the same, {times}"
+    scale = 100 / launch["self_a"]
+    word = "slower" if launch["change"] > 0 else "faster"
+    low, high = (f"{each * scale:+.1f}%" for each in (launch["low"], launch["high"]))
+    interval = "" if low == high else f", 95% interval {low} to {high}"
+    told = "significant" if launch["significant"] else "within noise"
+    return f"{abs(launch['change']) * scale:.1f}% {word} ({times}{interval}), {told}"
