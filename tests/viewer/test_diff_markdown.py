@@ -49,8 +49,8 @@ def test_no_comparison_is_longer_than_60_lines_and_says_what_is_left_out(traces:
     options = make_parser("profscope diff").parse_args([*traces, "--top", "0", "--fail-above", "5%"])
     one = compare(options)
     (kernel,) = one.kernels
-    rows = [replace(kernel.rows[0], significant=True, scope=f"scope {at}") for at in range(30)]
-    kernels = [replace(kernel, kernel=f"kernel_{at}", rows=rows) for at in range(40)]
+    rows = [{**kernel["rows"][0], "significant": True, "scope": f"scope {at}"} for at in range(30)]
+    kernels = [{**kernel, "kernel": f"kernel_{at}", "rows": rows} for at in range(40)]
     lines = markdown(replace(one, kernels=kernels, notes=["a long note " * 200] * 50, emulated=True))
     assert len(lines) <= 60
     assert "25 kernels more" in lines
@@ -60,6 +60,6 @@ def test_no_comparison_is_longer_than_60_lines_and_says_what_is_left_out(traces:
 def test_names_are_no_markup(traces: list[str]) -> None:
     one = compare(make_parser("profscope diff").parse_args(traces))
     (kernel,) = one.kernels
-    named = replace(kernel, configuration="x=<b>|`@team`\n# y", rows=[])
+    named = {**kernel, "configuration": "x=<b>|`@team`\n# y", "rows": []}
     text = "\n".join(markdown(replace(one, kernels=[named])))
     assert r"x=\<b\>\|\`\@team\` \# y" in text
