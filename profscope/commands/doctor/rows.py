@@ -135,11 +135,13 @@ def _cache(environ: Mapping[str, str]) -> Row:
     """Where Triton keeps binaries (see `triton.knobs`), and profscope the peaks of GPUs."""
     home = Path(environ.get("TRITON_HOME") or Path.home())
     folder = Path(environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
-    facts = {"path": str(folder), "profscope": str(cache_folder(environ))}
+    kept = cache_folder(environ)
+    facts = {"path": str(folder), "profscope": str(kept)}
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not os.access(there, os.W_OK):
         return Row(FAILED, f"{there} cannot be written: set TRITON_CACHE_DIR", facts)
-    return Row(OK, f"{folder} (binaries), {cache_folder(environ)} (peaks)", facts)
+    there_yet = {path: "" if path.exists() else ", not there yet" for path in (folder, kept)}
+    return Row(OK, f"{folder} (binaries{there_yet[folder]}), {kept} (peaks{there_yet[kept]})", facts)
 
 
 def _replacements(found: Mapping[str, Row]) -> dict[str, Row]:
