@@ -19,6 +19,7 @@ from profscope.analysis.scopes.tree import ScopeTree, make_trees
 from profscope.analysis.source_code.texts import source_lines
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from profscope.progress import working
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.first_screen import render_first
 from profscope.viewer.flags import in_flags
@@ -119,7 +120,8 @@ def show_screen(
     shown = options.show or FIRST
     if options.format == "json" and not options.show:
         shown = (*FIRST, "scopes")
-    view = _view(trace, selection, whole, profile, options, width, shown)
+    with working("analysing the trace"):
+        view = _view(trace, selection, whole, profile, options, width, shown)
     if options.show:
         _check_shown(view, options.show, profile.metadata)
     if options.format in TABLES:

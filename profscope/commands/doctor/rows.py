@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from profscope.around.job import JOB, RANKS, SIZES
 from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
+from profscope.commands.run_variables import PREFIX
 from profscope.device.known_peaks import cache_folder
 from profscope.evidence.cupti import FORBIDDEN, TOOL_VARIABLES
 from profscope.evidence.obstacles import EMULATED, has_sys_admin, is_for_administrators, several_ranks
@@ -165,8 +166,9 @@ def _replacements(found: Mapping[str, Row]) -> dict[str, Row]:
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables of VARIABLES that are set."""
-    return {name: environ[name] for name in VARIABLES if name in environ}
+    """The variables of VARIABLES that are set, and the defaults of `profscope run`."""
+    defaults = sorted(name for name in environ if name.startswith(PREFIX))
+    return {name: environ[name] for name in (*VARIABLES, *defaults) if name in environ}
 
 
 def to_do(found: Mapping[str, Row], environ: Mapping[str, str] = os.environ) -> str:
