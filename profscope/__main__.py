@@ -29,7 +29,7 @@ _COMMANDS: Final = (
     ("profscope convert IN OUT", "write a trace in another format"),
     ("profscope merge TRACE... -o OUT", "write the traces of several ranks as one"),
     ("profscope doctor", "say what this machine allows, and what to do"),
-    ("profscope completion SHELL", "print what completes commands in bash, zsh or fish"),
+    ("profscope completion SHELL", "print completions for bash, zsh or fish"),
     ("profscope opt FILE.ttgir", "run passes on TTGIR, as profscope-opt does"),
     ("python -m profscope.demo TRACE", "profile two kernels and save their trace"),
 )

@@ -23,7 +23,7 @@ _FOLDERS: Final = ("DIR", "FOLDER")
 _RUN_PROGRAMS: Final = ("run", "explain")
 _EPILOG: Final = f"""\
 examples:
-  profscope completion bash > ~/.local/share/bash-completion/completions/profscope
+  profscope completion bash >> ~/.bash_completion
   profscope completion zsh > ~/.zfunc/_profscope
   profscope completion fish > ~/.config/fish/completions/profscope.fish
 

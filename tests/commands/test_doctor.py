@@ -17,6 +17,7 @@ import torch
 import triton
 
 import profscope
+from profscope.commands.doctor import command
 from profscope.commands.doctor import rows as rows_module
 from profscope.commands.doctor.checks import tried
 from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
@@ -83,6 +84,19 @@ def test_without_a_gpu_it_says_what_there_is_and_what_replaces_the_rest() -> Non
     assert found["counters"]["text"] == "no GPU, and the emulator has no hardware to ask"
     assert said["environment"]["PROFSCOPE_EMULATOR"] == "1"
     assert said["to_do"].startswith("sessions run on the emulator")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without a GPU")
+def test_measure_says_that_it_measured_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert command.main(["--measure"]) == 1
+    said = capsys.readouterr()
+    assert said.err == (
+        "profscope doctor: --measure measured nothing: no GPU, and the emulator has no hardware to ask\n"
+    )
+    assert f"{tmp_path}/profscope (peaks, not there yet)" in said.out
 
 
 def test_without_triton_and_torch_it_says_how_to_get_them(tmp_path: Path) -> None:
