@@ -12,6 +12,7 @@ from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import KernelEntry, KernelFinding
 from profscope.analysis.model.labels import differs_text
 from profscope.profiles import Profile
+from profscope.progress import working
 from profscope.viewer.flags import in_flags
 from profscope.viewer.header import Shown, of_launches, render_foot, render_top
 from profscope.viewer.kernels import (
@@ -37,7 +38,8 @@ def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
     """Print it, without lines. name: of the trace, for its first line."""
     width = text_width(None, stream)
     console = Console(file=stream, width=width, highlight=False)
-    model = profile_model(profile.tables, parts=("findings", "accounts"), detailed=MOST_ACCOUNTS)
+    with working("analysing the profile"):
+        model = profile_model(profile.tables, parts=("findings", "accounts"), detailed=MOST_ACCOUNTS)
     shown = Shown(model, name, {}, model.header.spans)
     lines = render_first(shown, width, MOST_KERNELS)
     foot = render_foot(shown, width)
