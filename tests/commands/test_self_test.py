@@ -40,6 +40,7 @@ def test_a_profile_with_the_known_answers_differs_in_nothing(recorded: tuple[Cas
         ({"spans": {"atomic": 1}}, "spans: 0 of 'atomic' instead of 64"),
         ({"sectors": {"tl.load(x_ptr": 512}}, "counts: 4,096 sectors of `tl.load(x_ptr` instead of 2,048"),
         ({"costs": ("load x", "contiguous", 90.0)}, "% instead of 90 % or more"),
+        ({"spans": {"loa": 1}}, "spans: 0 of 'loa' instead of 64"),
         ({"costs": ("load y", "off", 1.0)}, "experiments: none of 'load y', off"),
     ],
 )

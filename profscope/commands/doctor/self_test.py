@@ -107,11 +107,12 @@ def _of_spans(case: Case, prof: Session, launches: int, ctas: int) -> Iterator[s
     from profscope.demo.known_answers import WARPS
 
     spans = prof.df
-    number = spans["scope"].str.split().str[0].value_counts()
-    for scope, a_warp in {f"{case.name}_kernel": 1, **case.spans}.items():
-        wanted, there = a_warp * WARPS * ctas * launches, int(number.get(scope, 0))
+    number = spans["scope"].value_counts()
+    for word, a_warp in {f"{case.name}_kernel": 1, **case.spans}.items():
+        wanted = a_warp * WARPS * ctas * launches
+        there = sum(spans_there for scope, spans_there in number.items() if word in str(scope).split())
         if there != wanted:
-            yield f"spans: {there:,} of {scope!r} instead of {wanted:,}"
+            yield f"spans: {there:,} of {word!r} instead of {wanted:,}"
     ends = spans["start_cycle"] + spans["duration_cycles"]
     of_warp = [spans[name] for name in ("launch", "cta", "warp")]
     kernels = spans["kind"] == "kernel"
