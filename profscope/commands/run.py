@@ -131,7 +131,7 @@ def _said_by(number: int | None, *, quiet: bool, opens: bool) -> Callable[[Any, 
     """What shows the end of a run: of a job's ranks all but the first say only what they wrote."""
 
     def report(profile: Any, output: Output) -> None:
-        if opens:
+        if opens and not number:
             from profscope.viewer.open_view import open_profile
 
             open_profile(profile)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import webbrowser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -70,3 +73,23 @@ def test_what_is_no_page_is_refused(
 def test_a_launcher_of_processes_opens_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert door.main(["run", "--open", "-m", "torch.distributed.run", "train.py"]) == 2
     assert "starts several processes; profscope view --open shows them" in capsys.readouterr().err
+
+
+PROGRAM = """
+import torch
+from tests.kernels.add import add_kernel
+x = torch.ones(64)
+add_kernel[(4,)](x, x, x, 64, BLOCK=16)
+"""
+
+
+def test_a_run_opens_its_profile_at_the_end(tmp_path: Path) -> None:
+    words = ["run", "--open", "-q", "-o", str(tmp_path / "t.json"), "-c", PROGRAM]
+    done = subprocess.run(
+        [sys.executable, "-m", "profscope", *words],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "BROWSER": "true", "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    (page,) = tmp_path.glob("profscope-page-*/profile.html")
+    assert (done.returncode, done.stderr) == (0, f"profscope: opened {page}\n")
+    assert "add_kernel" in page.read_text()
