@@ -1,14 +1,11 @@
-"""`profscope completion SHELL`: a script that completes commands, flags and files.
-
-eval "$(profscope completion bash)"
-"""
+"""`profscope completion SHELL`: a script that completes commands, flags and files."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -19,7 +16,6 @@ from profscope.version import __version__
 __all__ = ["main", "make_parser"]
 
 _FILES: Final = ("FILE", "TRACE", "IN", "OUT", "A", "B")  # what parsers call them
-_FOLDERS: Final = ("DIR", "FOLDER")
 _RUN_PROGRAMS: Final = ("run", "explain")
 _EPILOG: Final = f"""\
 examples:
@@ -46,7 +42,17 @@ def _completion(words: Sequence[str], doors: Mapping[str, Any]) -> int:
     require("completion", "profscope completion")
     import shtab
 
-    sys.stdout.write(shtab.complete(_whole(doors, shtab.FILE, shtab.DIRECTORY), shell) + "\n")
+    whole = argparse.ArgumentParser(prog="profscope")
+    commands = whole.add_subparsers()
+    for name, door in doors.items():
+        parser = _parser_of(door) if door.module != __name__ else make_parser()
+        told = commands.add_parser(name, parents=[parser], add_help=False, help=parser.description)
+        if name in _RUN_PROGRAMS:
+            told.add_argument("program", nargs="*")
+        for action in told._actions:
+            if action.metavar in _FILES or not (action.option_strings or action.choices):
+                vars(action)["complete"] = shtab.FILE
+    sys.stdout.write(shtab.complete(whole, shell) + "\n")
     return 0
 
 
@@ -62,36 +68,8 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _whole(doors: Mapping[str, Any], file: Any, folder: Any) -> argparse.ArgumentParser:
-    """One parser with all commands. file, folder: how shtab is told to complete such."""
-    whole = argparse.ArgumentParser(prog="profscope")
-    commands = whole.add_subparsers()
-    for name, door in doors.items():
-        parser = _parser_of(import_module(door.module), door.before, doors)
-        told = commands.add_parser(name, parents=[parser], add_help=False, help=parser.description)
-        if name in _RUN_PROGRAMS:
-            told.add_argument("program", nargs="*")
-        for action in told._actions:
-            _complete(action, file, folder)
-    return whole
-
-
-def _complete(action: argparse.Action, file: Any, folder: Any) -> None:
-    is_file = action.metavar in _FILES or (not action.option_strings and not action.choices)
-    if is_file or action.metavar in _FOLDERS:
-        vars(action)["complete"] = file if is_file else folder
-
-
-def _parser_of(module: Any, before: Iterable[str], doors: Mapping[str, Any]) -> argparse.ArgumentParser:
-    """The very parser that a command reads its words with, which some of them put together on the way."""
-    called = {"doors": doors} if module.__name__ == __name__ else {}
-    with _caught() as found, suppress(_Found):
-        module.main([*before], **called)
-    return found[0]
-
-
-@contextmanager
-def _caught() -> Iterator[list[argparse.ArgumentParser]]:
+def _parser_of(door: Any) -> argparse.ArgumentParser:
+    """The very parser that a command reads its words with, which some put together on the way to that."""
     found: list[argparse.ArgumentParser] = []
 
     def parse_args(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
@@ -100,6 +78,8 @@ def _caught() -> Iterator[list[argparse.ArgumentParser]]:
 
     own, argparse.ArgumentParser.parse_args = argparse.ArgumentParser.parse_args, parse_args  # type: ignore[assignment]
     try:
-        yield found
+        with suppress(_Found):
+            import_module(door.module).main([*door.before])
     finally:
         argparse.ArgumentParser.parse_args = own  # type: ignore[method-assign]
+    return found[0]

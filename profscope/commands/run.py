@@ -132,9 +132,9 @@ def _said_by(number: int | None, *, quiet: bool, opens: bool) -> Callable[[Any, 
 
     def report(profile: Any, output: Output) -> None:
         if opens and not number:
-            from profscope.viewer.open_view import open_profile
+            from profscope.viewer.open_view import show
 
-            open_profile(profile)
+            show(profile)
         if quiet or sys.stderr is None:
             return
         sys.stderr.flush()

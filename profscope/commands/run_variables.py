@@ -8,7 +8,6 @@ PROFSCOPE_RUN_EVENTS=true         a flag without a value: true or false
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -25,20 +24,18 @@ def run_defaults(actions: Sequence[argparse.Action], environ: Mapping[str, str])
 
     Raises OptionError that names the variable.
     """
-    flags = {_variable(action): action for action in actions if "--no-" not in action.option_strings[-1]}
+    flags = {
+        PREFIX + flag.removeprefix("--").replace("-", "_").upper(): action
+        for action in actions
+        if not (flag := action.option_strings[-1]).startswith("--no-")
+    }
     found = {}
     for variable, text in environ.items():
         if variable.startswith(PREFIX) and text:
             if variable not in flags:
-                near = difflib.get_close_matches(variable, flags, n=1)
-                known = f"did you mean {near[0]}?" if near else f"there are {', '.join(flags)}"
-                raise OptionError(f"{variable}: profscope run has no such flag; {known}")
+                raise OptionError(f"{variable}: there are only {', '.join(flags)}")
             found[flags[variable].dest] = _value(variable, flags[variable], text)
     return found
-
-
-def _variable(action: argparse.Action) -> str:
-    return PREFIX + action.option_strings[-1].removeprefix("--").replace("-", "_").upper()
 
 
 def _value(variable: str, action: argparse.Action, text: str) -> Any:

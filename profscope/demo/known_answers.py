@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from profscope.demo.kernels import matmul
+from profscope.demo.kernels import matmul, softmax
 
 __all__ = ["CASES", "WARPS", "Case"]
 
@@ -20,13 +20,6 @@ _BLOCK_SECTORS: Final = _BLOCK * 4 // 32
 _STRIDE: Final = 16
 _ROUNDS: Final = 32
 _SIDE: Final = 64  # of the blocks of the matrix product, whose inner dimension is 256
-
-
-@triton.jit
-def copy_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):  # noqa: N803
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs)
-    tl.store(out_ptr + offs, x)
 
 
 @triton.jit
@@ -66,23 +59,25 @@ class Case:
     costs: tuple[str, str, float]
 
 
-def _copy(device: str, ctas: int) -> tuple[torch.Tensor, torch.Tensor]:
-    x = torch.arange(ctas * _BLOCK, dtype=torch.float32, device=device)
-    out = torch.empty_like(x)
-    copy_kernel[(ctas,)](x, out, BLOCK=_BLOCK, num_warps=WARPS)
-    return out, x
+def _numbers(device: str, ctas: int) -> torch.Tensor:
+    return torch.arange(ctas * _BLOCK, dtype=torch.float32, device=device)
+
+
+def _softmax(device: str, ctas: int) -> tuple[torch.Tensor, torch.Tensor]:
+    x = _numbers(device, ctas).reshape(ctas, _BLOCK) / _BLOCK
+    return softmax(x, ctas), torch.softmax(x, 1)
 
 
 def _scattered(device: str, ctas: int) -> tuple[torch.Tensor, torch.Tensor]:
-    x = torch.arange(ctas * _BLOCK * _STRIDE, dtype=torch.float32, device=device)
+    x = _numbers(device, ctas * _STRIDE)
     out = torch.empty(ctas * _BLOCK, device=device)
     scattered_kernel[(ctas,)](x, out, STRIDE=_STRIDE, BLOCK=_BLOCK, num_warps=WARPS)
     return out, x[::_STRIDE]
 
 
 def _rounds(device: str, ctas: int) -> tuple[torch.Tensor, torch.Tensor]:
-    x = torch.arange(ctas * _BLOCK, dtype=torch.float32, device=device)
-    out, right = torch.empty_like(x), x
+    x = right = _numbers(device, ctas)
+    out = torch.empty_like(x)
     rounds_kernel[(ctas,)](x, out, _ROUNDS, BLOCK=_BLOCK, num_warps=WARPS)
     for _ in range(_ROUNDS):
         right = 1 / (right + 1)
@@ -90,7 +85,7 @@ def _rounds(device: str, ctas: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _atomic(device: str, ctas: int) -> tuple[torch.Tensor, torch.Tensor]:
-    bins = torch.arange(ctas * _BLOCK, dtype=torch.int32, device=device) % 8
+    bins = _numbers(device, ctas).int() % 8
     out = torch.zeros(8, dtype=torch.int32, device=device)
     atomic_kernel[(ctas,)](bins, out, BLOCK=_BLOCK, num_warps=WARPS)
     return out, torch.bincount(bins, minlength=8).int()
@@ -106,8 +101,8 @@ def _matmul(device: str, ctas: int) -> tuple[torch.Tensor, torch.Tensor]:
 _LOAD: Final = "tl.load(x_ptr"
 CASES: Final = (
     Case(
-        "copy", _copy, {"load": 1, "store": 1},
-        {_LOAD: _BLOCK_SECTORS, "tl.store": _BLOCK_SECTORS}, ("all global memory", "off", 3.0),
+        "softmax", _softmax, {"loop": 1, "store": 1},
+        {"tl.load(in_ptr": _BLOCK_SECTORS, "tl.store": _BLOCK_SECTORS}, ("all global memory", "off", 0.5),
     ),
     Case(
         "scattered", _scattered, {"load": 1, "store": 1},

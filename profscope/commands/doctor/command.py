@@ -77,7 +77,7 @@ def _self_test(path: Path) -> int:
     require("triton", "profscope doctor --self-test")
     tested, machine = self_test(), _found()
     with whole_file(path) as file:
-        file.write(json.dumps(document(tested, machine, list(environment())), indent=1).encode())
+        file.write(json.dumps(document(tested, machine), indent=1).encode())
     lines = [f"{name:9}  {row.state:6}  {row.text}" for name, row in tested.items()]
     differs = not all(row.is_ok for row in tested.values())
     lines += [f"wrote {path}, for a bug report: it has no names of users or folders"]
