@@ -206,7 +206,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def released(repository: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run("env", f"PYTHON={sys.executable}", repository / ".ci" / "build", *words, cwd=repository)
+    return run("env", f"PYTHON={sys.executable}", repository / ".ci" / "make-wheel", *words, cwd=repository)
 
 
 @pytest.mark.exhaustive
