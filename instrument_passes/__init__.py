@@ -20,4 +20,4 @@ LEVELS: Final[dict[str, str]] = {
 LOWERING: Final = "lower-records,allocate-buffer"
 
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"

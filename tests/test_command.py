@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import subprocess
 import sys
 import tomllib
@@ -11,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
+import triton
 
 import profscope
 from profscope import __main__ as overview
@@ -117,7 +121,9 @@ def test_a_subcommand_hands_over(
     assert seen == [handed_over]
 
 
-@pytest.mark.parametrize("name", ["run", "view", "explain", "diff", "convert", "merge", "doctor", "opt"])
+@pytest.mark.parametrize(
+    "name", ["run", "view", "explain", "diff", "convert", "merge", "doctor", "opt", "completion"]
+)
 def test_the_help_of_a_subcommand_speaks_of_that(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         overview.main([name, "--help"])
@@ -128,6 +134,19 @@ def test_the_help_of_a_subcommand_speaks_of_that(name: str, capsys: pytest.Captu
     with pytest.raises(SystemExit, match="2"):
         overview.main([name, "--no-such-option"])
     assert f"profscope {name}: error: " in capsys.readouterr().err
+
+
+def test_the_version_is_a_line_or_what_a_bug_report_begins_with(capsys: pytest.CaptureFixture[str]) -> None:
+    assert overview.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"profscope {profscope.__version__}\n"
+    assert overview.main(["--version", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert list(told) == ["profscope", "python", "torch", "triton", "gpus", "driver"]
+    assert (told["profscope"], told["python"]) == (profscope.__version__, platform.python_version())
+    assert (told["torch"], told["triton"]) == (torch.__version__, triton.__version__)
+    assert bool(told["gpus"]) is torch.cuda.is_available()
+    with pytest.raises(SystemExit, match="2"):
+        overview.main(["--json"])
 
 
 def test_an_unknown_subcommand_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import email
 import os
 import re
@@ -29,6 +30,8 @@ FOLDERS = {
     **{name: f"profscope/{name}" for name in ("instrument_passes", "viewer")},
 }
 """Where the packages are in the repository, and in what is distributed."""
+WEB = "profscope/traces/html/web"
+BUNDLED = {f"{WEB}/{name}" for name in ("report.js", "report.css", "LICENSE-uPlot.txt")}
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -140,14 +143,87 @@ def test_the_wheel_is_typed_and_says_what_it_is(wheel: Path) -> None:
         about = email.message_from_bytes(archive.read(info))
     assert {f"{package}/py.typed" for package in FOLDERS.values()} <= names
     assert {name.partition("/")[0] for name in names} == {"profscope", info.partition("/")[0]}
-    web = "profscope/traces/html/web"
-    assert {f"{web}/report.js", f"{web}/report.css", f"{web}/LICENSE-uPlot.txt"} <= names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert about["License-Expression"] == "MIT"
     assert about["Version"] == profscope.__version__
     assert "profiler" in about["Keywords"].split(",")
     assert "Typing :: Typed" in about.get_all("Classifier")
     assert set(about.get_all("Provides-Extra")) >= set(EXTRAS)
+
+
+def test_the_wheel_has_all_files_that_modules_read(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    data = {
+        f"{inside}/{file.relative_to(ROOT / folder)}"
+        for folder, inside in FOLDERS.items()
+        for file in (ROOT / folder).rglob("*.*")
+        if file.is_file() and file.suffix not in (".py", ".pyc") and file.name != "ruff.toml"
+        if not any(part.startswith(".") for part in file.relative_to(ROOT).parts)
+    }
+    sources = {name for name in data if name.startswith(f"{WEB}/") and name not in BUNDLED}
+    assert data - sources <= names
+    assert data >= BUNDLED
+    assert any(name.endswith("report.schema.json") for name in data)
+    assert not sources & names
+
+
+def test_the_wheel_has_the_entry_points_that_are_declared(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        info = next(name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+        written = configparser.ConfigParser()
+        written.read_string(archive.read(info).decode())
+    declared = {"console_scripts": DECLARED["scripts"], **DECLARED["entry-points"]}
+    assert {name: dict(written[name]) for name in written.sections()} == declared
+
+
+@pytest.mark.exhaustive
+def test_every_module_of_the_wheel_imports(wheel: Path, environment: Path, tmp_path: Path) -> None:
+    """With the packages that these tests run with behind it."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = [name for name in archive.namelist() if name.endswith(".py") and "__main__" not in name]
+    modules = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in files]
+    assert len(modules) > 300
+    (site,) = environment.parent.glob("lib/python*/site-packages")
+    code = f"import importlib; [importlib.import_module(name) for name in {modules}]"
+    succeed(
+        "env", f"PYTHONPATH={site}:{sysconfig.get_path('purelib')}", environment / "python", "-c", code,
+        cwd=tmp_path,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """One commit, and no tag, of what is here."""
+    copied = tmp_path / "repository"
+    copied.mkdir()
+    names = ["pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", ".ci", *FOLDERS]
+    succeed("cp", "-r", *(ROOT / name for name in names), copied, cwd=ROOT)
+    git = ("git", "-c", "user.name=nobody", "-c", "user.email=nobody")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "all")):
+        succeed(*git, *words, cwd=copied)
+    return copied
+
+
+def released(repository: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return run("env", f"PYTHON={sys.executable}", repository / ".ci" / "make-wheel", *words, cwd=repository)
+
+
+@pytest.mark.exhaustive
+def test_a_release_has_the_version_of_its_tag_and_leaves_the_checkout_as_it_is(repository: Path) -> None:
+    assert released(repository, "out", "v1.2.3rc1").returncode == 0
+    wheel, sdist = sorted(path.name for path in (repository / "out").iterdir())
+    assert (wheel, sdist) == ("profscope-1.2.3rc1-py3-none-any.whl", "profscope-1.2.3rc1.tar.gz")
+    with zipfile.ZipFile(repository / "out" / wheel) as archive:
+        module = archive.read("profscope/instrument_passes/__init__.py").decode()
+    assert '__version__ = "1.2.3rc1"' in module
+    assert succeed("git", "status", "--porcelain", cwd=repository) == "?? out/\n"
+
+
+@pytest.mark.parametrize("tag", ["1.2.3", "v1.2", "v1.2.3-x", 'v1.2.3"'])
+def test_what_is_no_tag_of_a_release_is_refused(tag: str, repository: Path) -> None:
+    done = released(repository, "out", tag)
+    assert (done.returncode, done.stderr) == (2, f"{tag} is not the tag of a release, such as v0.1.0\n")
 
 
 def test_the_extras_that_are_looked_for_are_those_declared() -> None:

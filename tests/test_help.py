@@ -8,7 +8,7 @@ import re
 import pytest
 
 from profscope import __main__ as overview
-from profscope.commands import baseline, convert, doctor, explain, opt, run
+from profscope.commands import baseline, completion, convert, doctor, explain, opt, run
 from profscope.viewer import cli, diff_command
 
 PARSERS = {
@@ -21,6 +21,7 @@ PARSERS = {
     "merge": convert.make_parser("merge", "TRACE... -o OUT", "", convert.MERGE),
     "doctor": doctor.make_parser(),
     "opt": opt.make_parser("profscope opt"),
+    "completion": completion.make_parser(),
 }
 _PYTHON = re.compile(r"\b[a-z_]+=|\b(True|False|None)\b|`?--[\w-]+`? (True|False)")
 

@@ -44,7 +44,7 @@ examples:
   profscope view trace.json --format report | jq '.kernels[0].findings'
   zcat trace.json.gz | profscope view -
 
-A page for a browser: profscope convert trace.json report.html
+A page for a browser: --open, or profscope convert trace.json report.html
 Two traces: profscope diff A B
 
 {exit_status("shown", "a trace that cannot be read, or nothing to show")}
@@ -79,8 +79,8 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
     if len(asked) > 1:
         parser.error(f"--{asked[0]} and --{asked[1]} are two views: ask for one")
     options.view = asked[0] if asked else ""
-    if options.view == "serve" and options.format != "table":
-        parser.error("--serve has one form only: leave --format out")
+    if options.view in ("open", "serve") and options.format != "table":
+        parser.error(f"--{options.view} has one form only: leave --format out")
     if options.format in WHOLE_FORMATS:
         if options.view:
             parser.error(f"--format {options.format} is a view of its own: leave --{options.view} out")
@@ -159,6 +159,7 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
     )
     views.add_argument("--show", type=sections, metavar="NAME,...", help=f"sections: {', '.join(SECTIONS)}")
     views.add_argument("--by", choices=BY, metavar="WHAT", help=f"a row for each {', '.join(BY)}")
+    views.add_argument("--open", action="store_true", help="write a page, and open it in a browser")
     views.add_argument(
         "--serve",
         action="store_true",

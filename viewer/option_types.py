@@ -42,7 +42,7 @@ TRACE = "a file or folder of profscope, torch.profiler or Proton; - is standard 
 KERNELS = "kernels whose name this regular expression matches"
 """What the commands say of a trace that they read, and of --kernels."""
 
-VIEWS = ("source", "show", "by", "serve")
+VIEWS = ("source", "show", "by", "open", "serve")
 
 NO_TABLE = ("header", "timeline")
 """Of SECTIONS, those that are no table."""

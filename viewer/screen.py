@@ -21,6 +21,7 @@ from profscope.analysis.scopes.tree import ScopeTree, make_trees
 from profscope.analysis.sources import source_lines
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from profscope.progress import working
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import words, wrap
@@ -135,7 +136,8 @@ def show_screen(
     shown = options.show or FIRST
     if options.format == "json" and not options.show:
         shown = (*FIRST, "scopes")
-    view = _view(trace, selection, whole, profile, options, width, shown)
+    with working("analysing the trace"):
+        view = _view(trace, selection, whole, profile, options, width, shown)
     if options.show:
         _check_shown(view, options.show, profile.metadata)
     if options.format in TABLES:
@@ -406,7 +408,8 @@ def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
     """Print it, without lines. name: of the trace, for its first line."""
     width = text_width(None, stream)
     console = Console(file=stream, width=width, highlight=False)
-    model = profile_model(profile.tables, parts=("findings", "accounts"), detailed=MOST_ACCOUNTS)
+    with working("analysing the profile"):
+        model = profile_model(profile.tables, parts=("findings", "accounts"), detailed=MOST_ACCOUNTS)
     shown = Shown(model, name, {}, model.header.spans)
     lines = render_first(shown, width, _KERNEL_ROWS)
     foot = render_foot(shown, width)

@@ -24,6 +24,7 @@ from profscope.analysis.source_code.listings import FORMS
 from profscope.analysis.sources import SourceLines
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
+from profscope.progress import working
 from profscope.viewer.grid import fit, heading, pad, words, wrap
 from profscope.viewer.header import EMULATED
 from profscope.viewer.option_types import Place
@@ -89,7 +90,8 @@ def show_source(profile: Profile, options: argparse.Namespace, disk: SourceLines
     """Print it. Raises TraceError where there is no such file or line, naming what there is."""
     asked = wanted(options.source, options.line)
     is_short = options.format == "table" and not (asked.file or asked.line)
-    made, omitted = annotate(profile.tables, disk, asked.form, MOST_KERNELS if is_short else 0)
+    with working("analysing the trace"):
+        made, omitted = annotate(profile.tables, disk, asked.form, MOST_KERNELS if is_short else 0)
     if not made:
         raise TraceError("nothing was recorded of any line; `profscope view` prints notes that may say why")
     if asked.form and all(source.no_code for source in made):

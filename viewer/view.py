@@ -10,6 +10,7 @@ from pathlib import Path
 
 from profscope.analysis.sources import source_lines
 from profscope.profiles import Profile
+from profscope.progress import working
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.input import Trace, imported_beside, part_of, read
 
@@ -31,7 +32,9 @@ def show(options: argparse.Namespace) -> None:
     if options.view == "report":
         from profscope.analysis.report import report
 
-        json.dump(report(profile.tables, whole.tables, options.top), sys.stdout, indent=1)
+        with working("analysing the trace"):
+            document = report(profile.tables, whole.tables, options.top)
+        json.dump(document, sys.stdout, indent=1)
         sys.stdout.write("\n")
     elif options.view == "collapsed":
         from profscope.traces.exporters.stacks import collapsed_text
@@ -41,7 +44,7 @@ def show(options: argparse.Namespace) -> None:
         from profscope.viewer.source_view import show_source
 
         show_source(profile, options, source_lines(profile.metadata, trace.written_s))
-    elif options.view in ("by", "serve"):
+    elif options.view in ("by", "open", "serve"):
         import_module(f"profscope.viewer.{options.view}_view").show(profile, options)
     else:
         from profscope.viewer.screen import show_screen

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from profscope.commands.output import FORMATS
 from profscope.errors import OptionError, exit_status, run_command
+from profscope.progress import working
 from profscope.traces.exporters import FORMATS as EXPORTED
 from profscope.traces.formats import exporter_named
 from profscope.traces.own_files import check_replaceable
@@ -54,12 +55,19 @@ def _convert(words: Sequence[str]) -> int:
     parser = make_parser("convert", "IN OUT", "Write a trace in another format.", CONVERT)
     parser.add_argument("trace", metavar="IN", help=TRACE)
     parser.add_argument("output", metavar="OUT", help=_OUT)
+    parser.add_argument("--open", action="store_true", help="open OUT, an .html, in a browser")
     given = parser.parse_args(words)
     _check(given, [given.trace])
+    if given.open and not given.output.endswith(".html"):
+        parser.error(f"--open shows .html, not {given.output!r}")
     from profscope.traces.saving import save
     from profscope.viewer.input import read
 
     save(read(given.trace, verify=given.verify).profile.tables, given.output, format_name=given.format)
+    if given.open:
+        from profscope.viewer.open_view import open_page
+
+        open_page(Path(given.output))
     return 0
 
 
@@ -80,7 +88,9 @@ def _merge(words: Sequence[str]) -> int:
     told = None not in stated and len(set(stated)) == len(stated)
     ranks = [int(rank if told and rank is not None else place) for place, rank in enumerate(stated)]
     parts = [Part(*each) for each in zip(loaded, given.traces, ranks, strict=True)]
-    save(merged(parts), given.output, format_name=given.format)
+    with working(f"merging {len(parts)} traces"):
+        whole = merged(parts)
+    save(whole, given.output, format_name=given.format)
     return 0
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from profscope.around.job import JOB, RANKS, SIZES
+from profscope.commands.run_variables import PREFIX
 from profscope.device.gpus import cache_folder
 from profscope.errors import exit_status, run_command
 from profscope.evidence.cupti import (
@@ -24,6 +25,10 @@ from profscope.evidence.cupti import (
     several_ranks,
 )
 from profscope.experiments.worker_processes import Worker, WorkerError
+from profscope.installed import require
+from profscope.progress import working
+from profscope.traces.output import whole_file
+from profscope.traces.own_files import check_replaceable
 from profscope.version import __version__
 
 __all__ = [
@@ -167,11 +172,13 @@ def _cache(environ: Mapping[str, str]) -> Row:
     """Where Triton keeps binaries (see `triton.knobs`), and profscope the peaks of GPUs."""
     home = Path(environ.get("TRITON_HOME") or Path.home())
     folder = Path(environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
-    facts = {"path": str(folder), "profscope": str(cache_folder(environ))}
+    kept = cache_folder(environ)
+    facts = {"path": str(folder), "profscope": str(kept)}
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not os.access(there, os.W_OK):
         return Row(FAILED, f"{there} cannot be written: set TRITON_CACHE_DIR", facts)
-    return Row(OK, f"{folder} (binaries), {cache_folder(environ)} (peaks)", facts)
+    there_yet = {path: "" if path.exists() else ", not there yet" for path in (folder, kept)}
+    return Row(OK, f"{folder} (binaries{there_yet[folder]}), {kept} (peaks{there_yet[kept]})", facts)
 
 
 def _replacements(found: Mapping[str, Row]) -> dict[str, Row]:
@@ -195,8 +202,9 @@ def _replacements(found: Mapping[str, Row]) -> dict[str, Row]:
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables of VARIABLES that are set."""
-    return {name: environ[name] for name in VARIABLES if name in environ}
+    """The variables of VARIABLES that are set, and the defaults of `profscope run`."""
+    defaults = sorted(name for name in environ if name.startswith(PREFIX))
+    return {name: environ[name] for name in (*VARIABLES, *defaults) if name in environ}
 
 
 def to_do(found: Mapping[str, Row], environ: Mapping[str, str] = os.environ) -> str:
@@ -236,7 +244,12 @@ Each row is ok, missing (not in this machine), refused (this process may not
 use it) or failed. With --json: "rows" has by name its "state", "text" and
 "facts"; "environment" the variables that are set; "to_do" the last line.
 
-{exit_status("done, also if things are missing", "output that cannot be written")}
+{
+    exit_status(
+        "done, also if things are missing",
+        "--measure measured nothing, --self-test found a difference, or output that cannot be written",
+    )
+}
 """
 
 
@@ -247,11 +260,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _doctor(words: Sequence[str]) -> int:
-    given = make_parser().parse_args(words)
-    found = rows(measures=given.measure)
+    parser = make_parser()
+    given = parser.parse_args(words)
+    if given.self_test is not None:
+        if given.json or given.measure:
+            parser.error("--self-test goes alone: the file that it writes is JSON")
+        return _self_test(Path(given.self_test))
+    found = _found(measures=given.measure)
     written = as_json if given.json else as_text
     sys.stdout.write(written(found, environment(), to_do(found)))
+    if given.measure and not found["peaks"].is_ok:
+        sys.stderr.write(f"profscope doctor: --measure measured nothing: {found['peaks'].text}\n")
+        return 1
     return 0
+
+
+def _found(*, measures: bool = False) -> dict[str, Row]:
+    with working("measuring the GPU" if measures else "looking at this machine"):
+        return rows(measures=measures)
+
+
+def _self_test(path: Path) -> int:
+    from profscope.commands.self_test import document, self_test  # which makes rows, too
+
+    check_replaceable(path, f"cannot write {str(path)!r}")
+    require("triton", "profscope doctor --self-test")
+    tested, machine = self_test(), _found()
+    with whole_file(path) as file:
+        file.write(json.dumps(document(tested, machine), indent=1).encode())
+    lines = [f"{name:9}  {row.state:6}  {row.text}" for name, row in tested.items()]
+    differs = not all(row.is_ok for row in tested.values())
+    lines += [f"wrote {path}, for a bug report: it has no names of users or folders"]
+    lines += [f"To do: {'report what differs, with the file' if differs else to_do(machine)}"]
+    sys.stdout.write("\n".join(lines) + "\n")
+    return int(differs)
 
 
 def as_json(found: Mapping[str, Row], variables: Mapping[str, str], advice: str) -> str:
@@ -291,6 +333,14 @@ def make_parser() -> argparse.ArgumentParser:
         "--measure",
         action="store_true",
         help="measure what the first GPU does at most: bandwidth, latency, FLOPs; kept for later sessions",
+    )
+    parser.add_argument(
+        "--self-test",
+        nargs="?",
+        const="profscope-self-test.json",
+        metavar="FILE",
+        help="run five kernels with known answers, and write what was found for a bug report "
+        "(default: profscope-self-test.json)",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser

@@ -12,6 +12,7 @@ from profscope.commands.program import OwnImports, Program, before_exec, parse, 
 from profscope.emulator import say_how
 from profscope.errors import run_command
 from profscope.installed import require
+from profscope.progress import working
 from profscope.tuning.search import check_limit
 from profscope.viewer.flags import in_flags
 from profscope.viewer.option_types import KERNELS, count, pattern
@@ -60,7 +61,10 @@ def _explain(words: list[str]) -> int:
         with imports.apart():
             kept = launches.biggest()
             check_vary(kept.launch, vary)
-            explanation = explained(kept.launch, vary, given.limit_s, given.backend, kept.contents, kept.note)
+            with working("explaining: recording, experiments and trials"):
+                explanation = explained(
+                    kept.launch, vary, given.limit_s, given.backend, kept.contents, kept.note
+                )
             sys.stdout.write(f"{in_flags(explanation.text(most_findings=None))}\n")
     return 0
 

@@ -20,6 +20,7 @@ from profscope.around.job import JOB, rank, ranks
 from profscope.commands.output import FORMATS, Output, claim, free_for_ranks
 from profscope.commands.program import OwnImports, Program, parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
+from profscope.commands.run_variables import run_defaults
 from profscope.compat.patches import after_import
 from profscope.errors import OptionError, SessionError, run_command
 from profscope.options import Options
@@ -41,6 +42,8 @@ examples:
   profscope run -o attention.json --kernels attention -m pytest tests
   profscope run --ctas 1 -c 'import model; model.step()'
   profscope run -o step.pftrace.gz torchrun --nproc-per-node 8 train.py
+
+Flags have defaults in the environment: PROFSCOPE_RUN_CTAS=16 is --ctas 16.
 
 exit status: the program's own; 1 if its recording could not be written; 2
 wrong usage
@@ -70,6 +73,7 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
     """All that can go wrong before the program starts. starts: gets what runs it; stack: what holds until it
     ends."""
     parser, actions = make_parser()
+    parser.set_defaults(**run_defaults(actions, os.environ))
     given, chosen = parse(parser, words, actions)
     options = {name: value for name, value in vars(given).items() if name in option_names()}
     checked = run_options(options)
@@ -77,6 +81,8 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
         raise OptionError(f"-o '': it is empty; name a trace: {FORMATS}")
     if checked.backend == "gpu" and not _has_gpu():
         raise SessionError("--backend gpu: there is no GPU here; use --backend emulator")
+    if chosen.is_launcher and given.open:
+        raise OptionError(f"--open: {chosen.name} starts several processes; profscope view --open shows them")
     if chosen.is_launcher:
         output = os.path.abspath(given.output or free_for_ranks())
         starts.append(lambda: _run_ranks(chosen, [*given.flags, "-o", output]))
@@ -102,7 +108,7 @@ def _recorded(
             f"profscope run: what an earlier run recorded until it was killed is now in {output.kept}\n"
         )
     options = replace(options, spool=spool or output.folder)
-    report = None if given.quiet else _said_by(number)
+    report = None if given.quiet and not given.open else _said_by(number, quiet=given.quiet, opens=given.open)
     return RecordedRun(chosen, options, output, rank=number, report=report, emulated=emulated).run
 
 
@@ -120,11 +126,15 @@ def _spool(given: Path) -> Path:
     return folder
 
 
-def _said_by(number: int | None) -> Callable[[Any, Output], None]:
+def _said_by(number: int | None, *, quiet: bool, opens: bool) -> Callable[[Any, Output], None]:
     """What shows the end of a run: of a job's ranks all but the first say only what they wrote."""
 
     def report(profile: Any, output: Output) -> None:
-        if sys.stderr is None:
+        if opens and not number:
+            from profscope.viewer.open_view import show
+
+            show(profile)
+        if quiet or sys.stderr is None:
             return
         sys.stderr.flush()
         if not number:
@@ -182,6 +192,7 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
             f"write step.json to a folder, step (default: {DEFAULT}, then profscope-2.pftrace.gz, ...)",
         ),
         of_run.add_argument("-q", "--quiet", action="store_true", help="print no summary at the end"),
+        of_run.add_argument("--open", action="store_true", help="show the profile in a browser at the end"),
     ]
     return parser, actions + add_flags(parser.add_argument_group("what is recorded"))
 

@@ -38,6 +38,7 @@ from profscope.experiments.timing import LaunchTimer, LaunchTimes, PairTimer, is
 from profscope.instrument_passes.ablation.protected import outside_effect
 from profscope.instrument_passes.analyses.graph import Graph
 from profscope.instrument_passes.ir.parser import parse
+from profscope.progress import working
 from profscope.recording.diagnostics import number_of_launches, reason
 from profscope.store.free_memory import free_bytes
 
@@ -248,7 +249,8 @@ class Experimenting:
                 launch(None)
                 contents.find_written()
                 timer = PairTimer(self._machine, contents.restore)
-                results = run(bare, launch, extents(bare, given), timer, self._building(), limit_s)
+                with working(f"experiments with {known.subject.kernel}"):
+                    results = run(bare, launch, extents(bare, given), timer, self._building(), limit_s)
             rows = experiments_table(results, known.subject.kernel, 0, timer.unit)
             known.result = ExperimentedKernel(known.subject.kernel, known.subject.key, rows)
         except torch.OutOfMemoryError:

@@ -321,6 +321,7 @@ class Observing:
         )
         notes = [f"{name}: {_ran_bare(launches)}" for name, launches in by_kernel.items()]
         is_told = any({*launches} - {_EXPERIMENTS} for launches in by_kernel.values())
+        is_told = is_told or bool(self._metrics)  # somebody named them, and waits for them
         return {"evidence": entry}, [*notes, *(each for each in missing if is_told or each != self._why)]
 
     def _not_measured(self) -> Iterator[str]:

@@ -9,7 +9,7 @@ A name proves nothing: a checkpoint may be in `rank=5/`. A trace is profscope's 
 
 A command replaces these, empty files, and what else profscope writes, by these marks:
 
-    .html, .collapsed, .speedscope.json, .report.json    `_WRITTEN`, at the start
+    .html, .collapsed, .speedscope.json, .report.json, a self-test    `_WRITTEN`, at the start
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WRITTEN: Final = re.compile(
     rb'<!doctype html>[^\0]{,800}<meta name="generator" content="profscope '
     rb"|profscope 0\n"
     rb'|\{"\$schema": "https://www\.speedscope\.app/file-format-schema\.json", "exporter": "profscope"'
-    rb'|\{\s*"schema": "profscope-model/'
+    rb'|\{\s*"schema": "profscope-(?:model|self-test)/'
 )
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _OWN_FOLDER: Final = re.compile(r"rank=\d+|.+\.partial")

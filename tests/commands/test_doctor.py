@@ -84,6 +84,19 @@ def test_without_a_gpu_it_says_what_there_is_and_what_replaces_the_rest() -> Non
     assert said["to_do"].startswith("sessions run on the emulator")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without a GPU")
+def test_measure_says_that_it_measured_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert doctor_module.main(["--measure"]) == 1
+    said = capsys.readouterr()
+    assert said.err == (
+        "profscope doctor: --measure measured nothing: no GPU, and the emulator has no hardware to ask\n"
+    )
+    assert f"{tmp_path}/profscope (peaks, not there yet)" in said.out
+
+
 def test_without_triton_and_torch_it_says_how_to_get_them(tmp_path: Path) -> None:
     said = " ".join(doctor(**without_triton(tmp_path)).split())
     assert "triton missing not installed torch missing not installed ptxas missing needs triton" in said

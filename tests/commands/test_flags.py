@@ -106,7 +106,16 @@ def test_what_a_flag_does_not_take_is_refused_in_words_of_a_command_line(
 ) -> None:
     with pytest.raises(SystemExit):
         parsed(words)
-    assert f"argument {words[0]}: '{words[1]}' is not {takes}\n" in capsys.readouterr().err
+    assert f"argument {words[0]}: '{words[1]}' is not {takes}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "bad"), [("counts,foo", "'foo'"), ("counts,seconds:-1", "'seconds:-1': S of")]
+)
+def test_the_bad_part_of_evidence_is_named(text: str, bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(["--evidence", text])
+    assert f"seconds:S: {bad}" in capsys.readouterr().err
 
 
 def test_a_pass_that_is_wrong_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -273,6 +273,12 @@ def test_the_emulator_records_all_and_notes_nothing() -> None:
     assert set(prof.samples["binary"]) == {"bare"}
 
 
+def test_a_metric_that_the_emulator_cannot_read_is_noted() -> None:
+    with session(evidence=["counters:lts__t_sectors_op_red.sum"]) as prof:
+        launch()
+    assert prof.metadata["notes"] == ["the emulator has no hardware to ask"]
+
+
 def test_without_permission_all_is_recorded(gpu: FakeHardware, ran: list[str]) -> None:
     gpu.cupti.fails = dict.fromkeys(("cuptiSassMetricsSetConfig", "cuptiProfilerInitialize"), 35)
     gpu.probe.fails.add("open")
