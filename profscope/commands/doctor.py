@@ -7,13 +7,14 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from profscope.around.job import JOB, RANKS, SIZES
+from profscope.commands.doctor_rows import FAILED, MISSING, OK, REFUSED, Row, answers
 from profscope.commands.run_variables import PREFIX
+from profscope.commands.self_test import document, self_test
 from profscope.device.gpus import cache_folder
 from profscope.errors import exit_status, run_command
 from profscope.evidence.cupti import (
@@ -24,7 +25,6 @@ from profscope.evidence.cupti import (
     is_for_administrators,
     several_ranks,
 )
-from profscope.experiments.worker_processes import Worker, WorkerError
 from profscope.installed import require
 from profscope.progress import working
 from profscope.traces.output import whole_file
@@ -32,14 +32,8 @@ from profscope.traces.own_files import check_replaceable
 from profscope.version import __version__
 
 __all__ = [
-    "FAILED",
-    "MISSING",
-    "OK",
-    "REFUSED",
     "SECTIONS",
     "VARIABLES",
-    "Row",
-    "answers",
     "as_json",
     "as_text",
     "environment",
@@ -48,25 +42,6 @@ __all__ = [
     "rows",
     "to_do",
 ]
-
-OK: Final = "ok"
-MISSING: Final = "missing"  # not installed, or not in this machine
-REFUSED: Final = "refused"  # there, but this process may not use it
-FAILED: Final = "failed"  # there, but it does not work
-
-
-@dataclass(frozen=True)
-class Row:
-    """state: one of the above. text: for people. facts: the same as JSON values, for programs."""
-
-    state: str
-    text: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_ok(self) -> bool:
-        return self.state == OK
-
 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Installed": ("profscope", "python", "triton", "torch", "ptxas", "nvdisasm", "cuobjdump", "cupti"),
@@ -100,7 +75,6 @@ VARIABLES: Final[Mapping[str, str]] = {
 _INSTALLED: Final = ("triton", "torch", "ptxas", "nvdisasm", "cuobjdump", "cupti", "gpu")
 _WITNESSES: Final = ("counts", "samples", "counters")
 _CHECKS: Final = "from profscope.commands.doctor_checks import main; main()"
-_LONGEST_S: Final = 120.0  # of a check: importing torch from a slow disk
 _TRIED: Final = ("8.", "9.0")  # how the compute capabilities begin that profscope was run on
 _INSTALL: Final = "pip install 'profscope[triton]'"
 _ALLOW: Final = "NVreg_RestrictProfilingToAdminUsers=0 for the driver, or SYS_ADMIN for a container"
@@ -109,35 +83,21 @@ _NO_PERMISSION: Final = 'evidence=["records", "experiments"] (--evidence records
 
 def rows(environ: Mapping[str, str] = os.environ, *, measures: bool = False) -> dict[str, Row]:
     """By name, in the order of SECTIONS. measures: have the peaks of the GPU measured."""
-    found = answers(_INSTALLED)
+    found = answers(_INSTALLED, _CHECKS)
     ranked = several_ranks(environ)
     unobservable = _unusable(found, "triton", "torch", "cupti") or (Row(REFUSED, ranked) if ranked else None)
-    found |= dict.fromkeys(_WITNESSES, unobservable) if unobservable else answers(_WITNESSES)
+    found |= dict.fromkeys(_WITNESSES, unobservable) if unobservable else answers(_WITNESSES, _CHECKS)
     check = "measured peaks" if measures else "peaks"
     found |= {
         "profscope": Row(OK, __version__, {"version": __version__}),
         "python": Row(OK, f"{platform.python_version()}, {sys.executable}", _of_python()),
-        "peaks": _unusable(found, "triton", "torch") or answers([check])[check],
+        "peaks": _unusable(found, "triton", "torch") or answers([check], _CHECKS)[check],
         "permission": _permission(),
         "ranks": Row(REFUSED, ranked) if ranked else Row(OK, "this process is no rank of a job"),
         "cache": _cache(environ),
     }
     found |= _replacements(found)
     return {name: found[name] for names in SECTIONS.values() for name in names}
-
-
-def answers(names: Iterable[str], program: str = _CHECKS) -> dict[str, Row]:
-    """What the checks of these names find, in a process that lasts until one of them ends it."""
-    found: dict[str, Row] = {}
-    worker = Worker(program)
-    for name in names:
-        try:
-            found[name] = Row(**worker.ask(name, _LONGEST_S))
-        except WorkerError as error:
-            found[name] = Row(FAILED, f"the check {error}")
-    worker.stop()
-    worker.close()
-    return found
 
 
 def _unusable(found: Mapping[str, Row], *needed: str) -> Row | None:
@@ -281,8 +241,6 @@ def _found(*, measures: bool = False) -> dict[str, Row]:
 
 
 def _self_test(path: Path) -> int:
-    from profscope.commands.self_test import document, self_test  # which makes rows, too
-
     check_replaceable(path, f"cannot write {str(path)!r}")
     require("triton", "profscope doctor --self-test")
     tested, machine = self_test(), _found()

@@ -14,7 +14,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
-from profscope.commands.doctor import FAILED, MISSING, OK, REFUSED, Row
+from profscope.commands.doctor_rows import FAILED, MISSING, OK, REFUSED, Row
 from profscope.device.gpus import Gpu, driver_version, gpus
 from profscope.evidence.cupti import (
     ADVICE,

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from profscope.commands.doctor import FAILED, OK, Row, answers
+from profscope.commands.doctor_rows import FAILED, OK, Row, answers
 from profscope.experiments.worker_processes import serve
 from profscope.progress import working
 from profscope.recording.diagnostics import one_line

@@ -18,8 +18,9 @@ import triton
 
 import profscope
 from profscope.commands import doctor as doctor_module
-from profscope.commands.doctor import FAILED, MISSING, OK, REFUSED, SECTIONS, VARIABLES, Row, answers, to_do
+from profscope.commands.doctor import SECTIONS, VARIABLES, to_do
 from profscope.commands.doctor_checks import tried
+from profscope.commands.doctor_rows import FAILED, MISSING, OK, REFUSED, Row, answers
 from profscope.evidence.counters import Counters
 from profscope.evidence.counts import Counts
 from profscope.evidence.cupti import SamplerError

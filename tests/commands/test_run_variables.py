@@ -11,7 +11,7 @@ import pytest
 
 from profscope import __main__ as door
 from profscope import load
-from profscope.commands.doctor.rows import environment
+from profscope.commands.doctor import environment
 from profscope.commands.run import make_parser
 from profscope.commands.run_variables import run_defaults
 from profscope.errors import OptionError

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import profscope
-from profscope.commands.doctor import FAILED, OK, Row, command
+from profscope.commands import doctor
+from profscope.commands.doctor_rows import FAILED, OK, Row
 from profscope.commands.self_test import KERNELS, differences, document, self_test, without_names
 from profscope.demo.known_answers import CASES, Case
 
@@ -81,10 +82,10 @@ def test_a_difference_is_a_line_an_exit_code_and_an_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tested = {name: Row(OK, "results, spans") for name in KERNELS} | {"matmul": Row(FAILED, "it crashed")}
-    monkeypatch.setattr(command, "self_test", lambda: tested)
-    monkeypatch.setattr(command, "rows", lambda **_: {"gpu": Row(OK, "a GPU")})
+    monkeypatch.setattr(doctor, "self_test", lambda: tested)
+    monkeypatch.setattr(doctor, "rows", lambda **_: {"gpu": Row(OK, "a GPU")})
     file = tmp_path / "found.json"
-    assert command.main(["--self-test", str(file)]) == 1
+    assert doctor.main(["--self-test", str(file)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[4:] == [
         "matmul     failed  it crashed",
@@ -92,14 +93,14 @@ def test_a_difference_is_a_line_an_exit_code_and_an_advice(
         "To do: report what differs, with the file",
     ]
     assert json.loads(file.read_text())["kernels"]["matmul"]["state"] == FAILED
-    assert command.main(["--self-test", str(file)]) == 1, "it replaces its own file"
+    assert doctor.main(["--self-test", str(file)]) == 1, "it replaces its own file"
     file.write_text("another's")
-    assert command.main(["--self-test", str(file)]) == 2
+    assert doctor.main(["--self-test", str(file)]) == 2
 
 
 def test_it_goes_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        command.main(["--self-test", "--json"])
+        doctor.main(["--self-test", "--json"])
     assert "--self-test goes alone" in capsys.readouterr().err
 
 

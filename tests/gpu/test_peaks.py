@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from profscope.commands.doctor import MISSING, OK, rows
+from profscope.commands.doctor import rows
+from profscope.commands.doctor_rows import MISSING, OK
 from profscope.device.gpus import known_peaks
 from profscope.tuning.peaks import measure_peaks
 
