@@ -208,7 +208,7 @@ def test_what_to_do(others: dict[str, Row], environ: dict[str, str], said: str) 
 def test_ranks_are_told_before_cupti_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def answered(names: tuple[str, ...]) -> dict[str, Row]:
+    def answered(names: tuple[str, ...], _: str) -> dict[str, Row]:
         asked.extend(names)
         return {name: found_with()[name] for name in names}
 
