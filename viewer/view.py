@@ -11,6 +11,7 @@ from pathlib import Path
 from profscope.analysis.source_code.texts import source_lines
 from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
+from profscope.viewer.flags import in_flags
 from profscope.viewer.input import Trace, part_of, read
 from profscope.viewer.own_process import imported_beside
 
@@ -32,8 +33,12 @@ def show(options: argparse.Namespace) -> None:
     if options.view == "report":
         from profscope.analysis.report import report
 
-        json.dump(report(profile.tables, whole.tables, options.top), sys.stdout, indent=1)
+        json.dump(report(profile.tables, whole.tables, options.top, options.trace), sys.stdout, indent=1)
         sys.stdout.write("\n")
+    elif options.view == "brief":
+        from profscope.analysis.brief import brief
+
+        sys.stdout.write(brief(profile.tables, whole.tables, options.trace, in_flags))
     elif options.view == "collapsed":
         from profscope.traces.exporters.stacks import collapsed_text
 
@@ -71,7 +76,7 @@ def _chosen(options: argparse.Namespace) -> tuple[Trace, TraceFilter, Profile, P
     """The trace, what the command line asks for of it, the launches of which that is a part, whole where a
     view judges them, and that alone."""
     selection = _selection(options)
-    judges = options.view in ("", "show", "report")
+    judges = options.view in ("", "show", "report", "brief")
     needed = selection.of_launches if judges else selection
     trace = read(options.trace, verify=options.verify, only=needed)
     profile = part_of(trace.profile, selection)
