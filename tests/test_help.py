@@ -8,7 +8,7 @@ import re
 import pytest
 
 from profscope import __main__ as overview
-from profscope.commands import convert, explain, opt, run
+from profscope.commands import convert, explain, mcp_server, opt, run, skill
 from profscope.commands.doctor import command as doctor
 from profscope.viewer import cli, diff_command
 
@@ -20,6 +20,8 @@ PARSERS = {
     "convert": convert.make_parser("convert", "IN OUT", "", convert.CONVERT),
     "merge": convert.make_parser("merge", "TRACE... -o OUT", "", convert.MERGE),
     "doctor": doctor.make_parser(),
+    "mcp": mcp_server.make_parser(),
+    "skill": skill.make_parser(),
     "opt": opt.make_parser("profscope opt"),
 }
 _PYTHON = re.compile(r"\b[a-z_]+=|\b(True|False|None)\b|`?--[\w-]+`? (True|False)")
