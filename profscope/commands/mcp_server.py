@@ -104,26 +104,31 @@ class _Tools:
         """What this machine can record and measure, and what to do if evidence is missing."""
         return await self._answer("doctor")
 
-    async def brief(self, trace: str) -> str:
+    async def brief(self, trace: str, kernels: str = "", launch: int | None = None) -> str:
         """A profile in 4 KB: every kernel's time, verdict, account and findings, and the next command.
 
-        trace: its path below the server's folder.
+        trace: its path below the server's folder. kernels: a regular expression for names; "" for all.
+        launch: this one alone, of a trace that is too large to be read whole.
         """
-        return await self._answer("view", "--format=brief", self._below(trace))
+        return await self._answer("view", "--format=brief", *_chosen(kernels, launch), self._below(trace))
 
-    async def findings(self, trace: str, kernels: str = "") -> str:
+    async def findings(self, trace: str, kernels: str = "", launch: int | None = None) -> str:
         """What holds the kernels back: cause, line, evidence, what fixing it saves, what to try.
 
-        kernels: a regular expression for names; "" for all.
+        kernels, launch: as of `brief`.
         """
-        return await self._answer("view", "--show=findings", _WIDTH, *_chosen(kernels), self._below(trace))
+        words = ("--show=findings", _WIDTH, *_chosen(kernels, launch))
+        return await self._answer("view", *words, self._below(trace))
 
-    async def source_lines(self, trace: str, where: str = "", kernels: str = "") -> str:
+    async def source_lines(
+        self, trace: str, where: str = "", kernels: str = "", launch: int | None = None
+    ) -> str:
         """The source with each line's share of the time, what it waits for and its stalls.
 
         where: a file, or FILE:LINE for one line with its instructions; "" for all functions.
+        kernels, launch: as of `brief`.
         """
-        words = (f"--source={where}", _WIDTH, *_chosen(kernels))
+        words = (f"--source={where}", _WIDTH, *_chosen(kernels, launch))
         return await self._answer("view", *words, self._below(trace))
 
     async def diff(self, before: str, after: str, kernels: str = "") -> str:
@@ -173,8 +178,11 @@ class _Tools:
         return _first_lines(told)
 
 
-def _chosen(kernels: str) -> list[str]:
-    return [f"--kernels={kernels}"] if kernels else []
+def _chosen(kernels: str, launch: int | None = None) -> list[str]:
+    return [
+        *([f"--kernels={kernels}"] if kernels else []),
+        *([] if launch is None else [f"--launch={launch}"]),
+    ]
 
 
 def _first_lines(text: str) -> str:

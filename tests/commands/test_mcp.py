@@ -81,7 +81,7 @@ def test_every_tool_answers_as_its_command_does(folder: Path, monkeypatch: pytes
         (),
         ("doctor", {}),
         ("brief", before),
-        ("findings", before | {"kernels": "matmul"}),
+        ("findings", before | {"kernels": "matmul", "launch": 0}),
         ("source_lines", before | {"where": "matmul.py:36"}),
         ("diff", after),
     )
@@ -93,7 +93,7 @@ def test_every_tool_answers_as_its_command_does(folder: Path, monkeypatch: pytes
     path = "./before.pftrace.gz"
     assert "\nTo do: " in doctor
     assert brief == run(path, "--format", "brief").stdout.strip()
-    assert findings == run(path, "--show", "findings", "--width", "160").stdout.strip()
+    assert findings == run(path, "--show", "findings", "--launch", "0", "--width", "160").stdout.strip()
     assert lines == run(path, "--source", "matmul.py:36", "--width", "160").stdout.strip()
     assert "tl.dot" in lines
     assert diff == run("diff", path, "./-after.pftrace.gz", "--width", "160").stdout.strip()
