@@ -214,7 +214,7 @@ def test_all_of_the_header_is_shown_on_request(trace: str) -> None:
 
 def test_the_report_is_that_of_what_is_chosen(trace: str) -> None:
     profile = profscope.load(trace)
-    assert json.loads(run(trace, "--format", "report").stdout) == profile.report()
+    assert json.loads(run(trace, "--format", "report").stdout) == profile.report(trace=trace)
     chosen = json.loads(run(trace, "--format", "report", "--launch", "1").stdout)
     assert [each["launches"] for each in chosen["kernels"]] == [1]
     assert run(trace, "--format", "report", "--by", "cta").returncode == 2
