@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from profscope.analysis.model.build import profile_model
@@ -17,6 +16,7 @@ __all__ = ["MOST_BYTES", "brief"]
 MOST_BYTES: Final = 4096
 """Of the text in UTF-8."""
 
+_MISSING: Final = "not measured: "
 _NAME: Final = 48  # characters of a name, if there is little room
 _TEXT: Final = 240  # of a line about the whole profile
 _MISSING_BYTES: Final = MOST_BYTES // 4  # of what was not measured
@@ -35,19 +35,20 @@ def brief(
     words of a command line.
     """
     model = profile_model(tables, whole, parts=("findings", "accounts"), detailed=MOST_KERNELS)
-    model = replace(model, not_measured=tuple(map(says, model.not_measured)))
     head = _head(model, trace)
+    foot: list[str] = []
 
     def kernels(details: Sequence[Detail]) -> list[str]:
         told = enumerate(zip(model.kernels, details, strict=False), 1)
-        return [line for at, (entry, detail) in told for line in _kernel(at, entry, detail, says)]
+        lines = (line for at, (entry, detail) in told for line in _kernel(at, entry, detail, says))
+        return [line for line in lines if not _is_said(line, foot)]
 
     details = [Detail.FIRST_FINDING] * min(MOST_KERNELS, len(model.kernels))
     while details and not _fits(head, kernels(details), _foot(model, len(details), trace)):
         details = details[:-1]  # names in an alphabet of several bytes a letter
     foot = _foot(model, len(details), trace)
     for text in model.not_measured:
-        longer = [*foot[:-1], f"not measured: {printable(text)}", foot[-1]]
+        longer = [*foot[:-1], f"{_MISSING}{printable(says(text))}", foot[-1]]
         if len("\n".join(longer).encode()) <= _MISSING_BYTES and _fits(head, kernels(details), longer):
             foot = longer
     for detail in list(Detail)[1:]:
@@ -80,7 +81,13 @@ def _kernel(at: int, entry: KernelEntry, detail: Detail, says: Callable[[str], s
     if own.account:
         yield f"   account: {own.account}"
     yield from (f"   {printable(each)}" for each in own.findings)
-    yield from (f"   not measured: {printable(says(each))}" for each in own.not_measured)
+    yield from (f"   {_MISSING}{printable(says(each))}" for each in own.not_measured)
+
+
+def _is_said(line: str, foot: Sequence[str]) -> bool:
+    """Whether a line of a kernel says what the foot does: "not measured: findings: add: no samples"."""
+    _, is_missing, text = line.partition(f"   {_MISSING}")
+    return bool(is_missing) and any(each.endswith(f": {text}") for each in foot)
 
 
 def _head(model: ProfileModel, trace: str) -> list[str]:
