@@ -30,6 +30,8 @@ _COMMANDS: Final = (
     ("profscope convert IN OUT", "write a trace in another format"),
     ("profscope merge TRACE... -o OUT", "write the traces of several ranks as one"),
     ("profscope doctor", "say what this machine allows, and what to do"),
+    ("profscope mcp [FOLDER]", "serve traces to an agent (MCP)"),
+    ("profscope skill", "print instructions for an agent (SKILL.md)"),
     ("profscope completion SHELL", "print completions for bash, zsh or fish"),
     ("profscope opt FILE.ttgir", "run passes on TTGIR, as profscope-opt does"),
     ("python -m profscope.demo TRACE", "profile two kernels and save their trace"),
@@ -54,6 +56,8 @@ _DOORS: Final = {
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
     "doctor": _Door("profscope.commands.doctor"),
+    "mcp": _Door("profscope.commands.mcp_server"),
+    "skill": _Door("profscope.commands.skill"),
     "opt": _Door("profscope.commands.opt", (), renamed=True),
     "completion": _Door("profscope.commands.completion"),
 }

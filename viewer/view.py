@@ -12,6 +12,7 @@ from profscope.analysis.sources import source_lines
 from profscope.profiles import Profile
 from profscope.progress import working
 from profscope.traces.trace_filter import TraceFilter
+from profscope.viewer.flags import in_flags
 from profscope.viewer.input import Trace, imported_beside, part_of, read
 
 __all__ = ["show"]
@@ -33,9 +34,13 @@ def show(options: argparse.Namespace) -> None:
         from profscope.analysis.report import report
 
         with working("analysing the trace"):
-            document = report(profile.tables, whole.tables, options.top)
+            document = report(profile.tables, whole.tables, options.top, options.trace)
         json.dump(document, sys.stdout, indent=1)
         sys.stdout.write("\n")
+    elif options.view == "brief":
+        from profscope.analysis.brief import brief
+
+        sys.stdout.write(brief(profile.tables, whole.tables, options.trace, in_flags))
     elif options.view == "collapsed":
         from profscope.traces.exporters.stacks import collapsed_text
 
@@ -73,7 +78,7 @@ def _chosen(options: argparse.Namespace) -> tuple[Trace, TraceFilter, Profile, P
     """The trace, what the command line asks for of it, the launches of which that is a part, whole where a
     view judges them, and that alone."""
     selection = _selection(options)
-    judges = options.view in ("", "show", "report")
+    judges = options.view in ("", "show", "report", "brief")
     needed = selection.of_launches if judges else selection
     trace = read(options.trace, verify=options.verify, only=needed)
     profile = part_of(trace.profile, selection)

@@ -102,7 +102,7 @@ _CHOICE: Final = inspect.Parameter(
 
 _NOT_OF_KERNELS: Final = frozenset(
     (
-        ".report", "program.gpu_gaps", "program.gpu_time", "program.host_scopes",
+        ".brief", ".report", "program.gpu_gaps", "program.gpu_time", "program.host_scopes",
         "program.modules", "ranks.collectives", "ranks.summary",
     )
 )  # fmt: skip

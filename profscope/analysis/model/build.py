@@ -177,8 +177,9 @@ def profile_model(
         program=program_of(tables, whole_time),
         kernels=tuple(entries),
         other_kernels=(),
-        left_out=LeftOutOfModel(0, 0.0, 0),
+        left_out=LeftOutOfModel(0, 0.0, 0.0, 0),
         not_measured=tuple(not_measured(tables, entries, judgement, summary if "work" in parts else None)),
+        next_command="",
     )
 
 

@@ -46,7 +46,7 @@ __all__ = [
     "Work",
 ]
 
-SCHEMA: Final = "profscope-model/1"
+SCHEMA: Final = "profscope-model/2"
 
 
 @dataclass(frozen=True)
@@ -353,15 +353,22 @@ class KernelEntry:
 
 @dataclass(frozen=True)
 class KernelInBrief:
-    """A configuration of a kernel of which a report has no room for more. configuration: "BLOCK=64,
-    num_warps=4"; finding: its first one, "" without any."""
+    """A configuration of a kernel of which a report has no room for more: texts, "" if unknown or if there is
+    no room. configuration: "BLOCK=64, num_warps=4"; findings: at most three, with what fixing each saves of
+    the kernel's time."""
 
     id: str
     kernel: str
     variant: int
     share: float | None
+    bare_time: str
+    verdict: str
     configuration: str
-    finding: str
+    grid: str
+    source: str
+    account: str
+    findings: tuple[str, ...]
+    not_measured: tuple[str, ...]
 
 
 class KernelFinding(NamedTuple):
@@ -373,10 +380,12 @@ class KernelFinding(NamedTuple):
 
 @dataclass(frozen=True)
 class LeftOutOfModel:
-    """What there was no room for, not even in brief. time: of the launches of the kernels, in `unit`."""
+    """What there was no room for, not even in brief. time, share: of the launches of the kernels, in `unit`
+    and over the time of all launches."""
 
     kernels: int
     time: float
+    share: float
     notes: int
 
 
@@ -384,6 +393,7 @@ class LeftOutOfModel:
 class ProfileModel:
     """All that views show of a profile. Kernels stand in the order of what their launches took;
     other_kernels: those after them that a report tells of in brief. not_measured: what is unknown, and why.
+    next_command: what to run to know more.
     """
 
     schema: str
@@ -396,6 +406,7 @@ class ProfileModel:
     other_kernels: tuple[KernelInBrief, ...]
     left_out: LeftOutOfModel
     not_measured: tuple[str, ...]
+    next_command: str
 
     @property
     def findings(self) -> list[KernelFinding]:

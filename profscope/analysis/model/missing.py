@@ -103,8 +103,12 @@ def reasons_once(name: str, texts: Iterable[str]) -> list[str]:
 
 
 def _names(names: Sequence[str]) -> str:
-    text = ", ".join(names)
-    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 3]}..."
+    """The first ones as a whole, and how many more: "add_kernel, matmul_kernel and 18 more"."""
+    told = 1
+    while told < len(names) and len(", ".join(names[: told + 1])) <= _MOST_LETTERS:
+        told += 1
+    rest = len(names) - told
+    return ", ".join(names[:told]) + (f" and {rest} more" if rest else "")
 
 
 def more_spans(options: dict[str, Any]) -> str:

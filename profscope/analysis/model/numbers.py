@@ -68,4 +68,8 @@ def plain(value: Any, characters: int = 0, digits: int = 0) -> Any:
 
 
 def _cut(text: str, characters: int) -> str:
-    return clipped(text, characters) if characters else text
+    """Whole clauses of a text that is too long; a part of it if it has one clause only."""
+    if not characters or len(text) <= characters:
+        return text
+    whole = max(text.rfind(end, 0, characters) for end in ("; ", ". "))
+    return text[:whole] if whole > 0 else clipped(text, characters)
