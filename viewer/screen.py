@@ -10,7 +10,8 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from profscope.analysis.answers import EVIDENCE_LEFT_OUT, refused_evidence
+from profscope.analysis.answers import EVIDENCE_LEFT_OUT, refused_evidence, refused_experiments
+from profscope.analysis.limits import ON_EMULATOR
 from profscope.analysis.model.build import ModelSources, profile_model
 from profscope.analysis.model.entries import KernelEntry, KernelFinding, ProfileModel
 from profscope.analysis.model.labels import Group, differs_text
@@ -89,8 +90,9 @@ NOTHING = {
 }
 """What is said where nothing is there of what --show names."""
 NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
+EXPERIMENTS = "--show experiments (what each line costs),"
 MORE = (
-    "More: --source (the code with its time in the margin), --show scopes (percentiles), --by cta, "
+    "--source (the code with its time in the margin), --show scopes (percentiles), --by cta, "
     "--show header (clocks, versions, options), --help"
 )
 
@@ -108,6 +110,7 @@ class View:
     breakdown: list[Row]
     limits: list[Row]
     experiments: list[Row]
+    has_experiments: bool
     bare: list[str]
     advice: str
     tables: list[KernelTable]
@@ -194,6 +197,7 @@ def _view(
         breakdown=answer_rows(profile, "breakdown", shown),
         limits=answer_rows(profile, "limits", shown),
         experiments=answer_rows(profile, "experiments", shown),
+        has_experiments=len(profile.experiments) > 0,
         bare=bare_kernels(profile.tables, list(dict.fromkeys(each.kernel for each in groups)), spans),
         advice=more_spans(profile.metadata.get("options") or {}),
         tables=detailed,
@@ -245,8 +249,12 @@ def _check_shown(view: View, asked: Sequence[str], metadata: Mapping[str, Any]) 
     }
     if not any(there[name] for name in asked):
         refused = refused_evidence(metadata)
-        reasons = NOTHING | ({"limits": f"no limits are known: {refused}"} if refused else {})
-        reasons |= {"experiments": f"no experiments: {refused}"} if EVIDENCE_LEFT_OUT in metadata else {}
+        refused_limits = ON_EMULATOR if view.shown.model.emulated else refused
+        reasons = NOTHING | ({"limits": f"no limits are known: {refused_limits}"} if refused_limits else {})
+        if EVIDENCE_LEFT_OUT in metadata:
+            reasons |= {"experiments": f"no experiments: {refused}"}
+        elif told := refused_experiments(metadata):
+            reasons |= {"experiments": "; ".join(told)}
         raise TraceError("; ".join(reasons[name] for name in asked))
 
 
@@ -302,7 +310,7 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
         _render_first(view, options, width) if options.show is None else _render_parts(view, options, width)
     )
     lines += render_breakdown(view.breakdown, view.kernels, width, _most_rows(options))
-    lines += render_limits(view.limits, view.kernels, width, emulated=view.shown.model.emulated)
+    lines += render_limits(view.limits, view.kernels, width)
     lines += render_experiments(view.experiments, view.kernels, width, options.top)
     if options.show and "lines" in shown:
         lines += _lines(view, width)
@@ -315,7 +323,8 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
     if options.show is None and view.shown.header.launches:
         foot = render_foot(view.shown, width)
         lines += [Text(), *foot] if foot else []
-        lines += [Text(), *(Text(line, style="dim") for line in wrap(MORE.split(), width))]
+        more = f"{EXPERIMENTS} {MORE}" if view.has_experiments else MORE
+        lines += [Text(), *(Text(line, style="dim") for line in wrap(["More:", *more.split()], width))]
     return lines[1:] if lines and not lines[0].plain else lines
 
 

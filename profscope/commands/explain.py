@@ -129,8 +129,8 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
             default=[],
             type=_values,
             metavar="NAME=VALUE,...",
-            help="also try these values of a constexpr, such as BLOCK=64,128; the grid follows if the program gives "
-            "a function; may be given several times",
+            help="also try these values of a constexpr, such as BLOCK=64,128; a grid that is no function "
+            "stays as it is; may be given several times",
         ),
         parser.add_argument(
             "--backend",
