@@ -334,3 +334,14 @@ def test_conflicts_bind_a_kernel_by_shared_memory() -> None:
     x, out = torch.randn(64, 64), torch.empty(64, 64, 64)
     prof = counted(lambda: transpose_kernel[(64,)](x, out, 3, SIZE=64, SHARED=unswizzled(), num_warps=4))
     assert bound_by(modelled_limits(prof).reset_index()).startswith("bound by shared memory (")
+
+
+def test_findings_cite_what_one_launch_moves() -> None:
+    x, out = torch.randn(64, 64), torch.empty(8, 64, 64)
+
+    def launch() -> None:
+        transpose_kernel[(8,)](x, out, 3, SIZE=64, SHARED=unswizzled(), num_warps=4)
+
+    found = [counted(launch, times).findings() for times in (1, 3)]
+    assert "bank-conflict" in set(found[0]["finding"])
+    assert found[0]["evidence"].tolist() == found[1]["evidence"].tolist()
