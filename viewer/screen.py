@@ -103,13 +103,15 @@ class View:
 
     breakdown, limits, experiments: rows of the questions and tables of these names, where --show names them.
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
-    tables and trees are of the same groups; `omitted` further ones with spans inside have none.
+    hidden_findings: at other lines than --line. tables and trees are of the same groups; `omitted` further
+    ones with spans inside have none.
     """
 
     shown: Shown
     breakdown: list[Row]
     limits: list[Row]
     experiments: list[Row]
+    hidden_findings: int
     has_experiments: bool
     bare: list[str]
     advice: str
@@ -172,6 +174,7 @@ def _view(
         sources,
     )
     first_lines = FIRST_LINES if options.top is None and not options.show else top
+    found = len(model.findings)
     model = replace(model, kernels=tuple(_with_rows(entry, rows, first_lines) for entry in model.kernels))
     groups = [Group(each.kernel, each.variant, each.label, each.differs) for each in model.kernels]
     # Everything below a kernel's own row goes by these.
@@ -181,6 +184,11 @@ def _view(
         if wants_tables
         else []
     )
+    if options.line is not None:
+        there = {(table.kernel, table.variant) for table in tables if table.rows}
+        model = replace(model, kernels=tuple(entry for entry in model.kernels if _is_at(entry, there)))
+        tables = [table for table in tables if table.rows]
+        groups = [group for group in groups if (group.kernel, group.variant) in there]
     detailed = tables[: most_kernels or None]
     spans = sources.spans if adds_up else None
     choice = choose_cta(profile.tables, groups) if "timeline" in shown else None
@@ -197,6 +205,7 @@ def _view(
         breakdown=answer_rows(profile, "breakdown", shown),
         limits=answer_rows(profile, "limits", shown),
         experiments=answer_rows(profile, "experiments", shown),
+        hidden_findings=found - len(model.findings),
         has_experiments=len(profile.experiments) > 0,
         bare=bare_kernels(profile.tables, list(dict.fromkeys(each.kernel for each in groups)), spans),
         advice=more_spans(profile.metadata.get("options") or {}),
@@ -213,6 +222,12 @@ def _parts(selection: TraceFilter, shown: Collection[str], *, is_first: bool) ->
     """Those of the model that are shown; findings are of whole launches, whatever part of them is chosen."""
     has_accounts = is_first and not selection.inside
     return ({"findings", "lines"} & {*shown}) | ({"accounts"} if has_accounts else set())
+
+
+def _is_at(entry: KernelEntry, spans: Collection[tuple[str, int]]) -> bool:
+    """Whether anything of a kernel is at the line of --line. spans: kernels and variants with some there."""
+    has_lines = entry.lines is not None and bool(entry.lines.rows)
+    return bool(entry.findings) or has_lines or (entry.kernel, entry.variant) in spans
 
 
 def _with_rows(entry: KernelEntry, rows: RowFilter, most: int) -> KernelEntry:
@@ -309,6 +324,8 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
     lines = (
         _render_first(view, options, width) if options.show is None else _render_parts(view, options, width)
     )
+    if view.hidden_findings:
+        lines += [Text(), Text(f"{count_text(view.hidden_findings, 'finding')} at other lines", style="dim")]
     lines += render_breakdown(view.breakdown, view.kernels, width, _most_rows(options))
     lines += render_limits(view.limits, view.kernels, width)
     lines += render_experiments(view.experiments, view.kernels, width, options.top)
