@@ -103,7 +103,7 @@ def _exit_code(chosen: Program, imports: OwnImports) -> int:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except Exception as error:  # noqa: BLE001  whatever it is, it is the program's
         say_how(error)
-        error = error.with_traceback(without_ours(error.__traceback__))
+        without_ours(error)
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
     return 0
