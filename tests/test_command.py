@@ -173,4 +173,6 @@ def test_the_demo_writes_a_trace_of_two_kernels(tmp_path: Path, monkeypatch: pyt
     assert demo.main([str(tmp_path / "trace.json")]) == 0
     profile = profscope.load(tmp_path / "trace.json")
     assert profile.launches["kernel"].tolist() == ["softmax_kernel", "matmul_kernel"]
+    found = profile.findings().set_index("finding")["kernel"]
+    assert found["few-stages"] == "matmul_kernel"
     assert not profile.df.empty

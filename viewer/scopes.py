@@ -193,10 +193,8 @@ def render_breakdown(
     return lines
 
 
-def render_limits(
-    rows: Sequence[Row], kernels: Sequence[KernelEntry], width: int, *, emulated: bool
-) -> list[Text]:
-    """A table of each configuration: how much of each resource it uses. The emulator has not all of them."""
+def render_limits(rows: Sequence[Row], kernels: Sequence[KernelEntry], width: int) -> list[Text]:
+    """A table of each configuration: how much of each resource it uses."""
     columns = [
         Column("resource", "name"),
         Column("used"),
@@ -214,7 +212,7 @@ def render_limits(
                 _number(row["peak"]),
                 row["unit"],
                 _number(row["peak_pct"]),
-                row["basis"] or "not modelled" * emulated,
+                row["basis"],
             ]
             for row in own
         ]

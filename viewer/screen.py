@@ -10,7 +10,8 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from profscope.analysis.answers import EVIDENCE_LEFT_OUT, refused_evidence
+from profscope.analysis.answers import EVIDENCE_LEFT_OUT, refused_evidence, refused_experiments
+from profscope.analysis.limits import ON_EMULATOR
 from profscope.analysis.model.build import ModelSources, profile_model
 from profscope.analysis.model.entries import KernelEntry, KernelFinding, ProfileModel
 from profscope.analysis.model.labels import Group, differs_text
@@ -90,8 +91,9 @@ NOTHING = {
 }
 """What is said where nothing is there of what --show names."""
 NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
+EXPERIMENTS = "--show experiments (what each line costs),"
 MORE = (
-    "More: --source (the code with its time in the margin), --show scopes (percentiles), --by cta, "
+    "--source (the code with its time in the margin), --show scopes (percentiles), --by cta, "
     "--show header (clocks, versions, options), --help"
 )
 
@@ -102,13 +104,16 @@ class View:
 
     breakdown, limits, experiments: rows of the questions and tables of these names, where --show names them.
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
-    tables and trees are of the same groups; `omitted` further ones with spans inside have none.
+    hidden_findings: at other lines than --line. tables and trees are of the same groups; `omitted` further
+    ones with spans inside have none.
     """
 
     shown: Shown
     breakdown: list[Row]
     limits: list[Row]
     experiments: list[Row]
+    hidden_findings: int
+    has_experiments: bool
     bare: list[str]
     advice: str
     tables: list[KernelTable]
@@ -171,6 +176,7 @@ def _view(
         sources,
     )
     first_lines = FIRST_LINES if options.top is None and not options.show else top
+    found = len(model.findings)
     model = replace(model, kernels=tuple(_with_rows(entry, rows, first_lines) for entry in model.kernels))
     groups = [Group(each.kernel, each.variant, each.label, each.differs) for each in model.kernels]
     # Everything below a kernel's own row goes by these.
@@ -180,6 +186,11 @@ def _view(
         if wants_tables
         else []
     )
+    if options.line is not None:
+        there = {(table.kernel, table.variant) for table in tables if table.rows}
+        model = replace(model, kernels=tuple(entry for entry in model.kernels if _is_at(entry, there)))
+        tables = [table for table in tables if table.rows]
+        groups = [group for group in groups if (group.kernel, group.variant) in there]
     detailed = tables[: most_kernels or None]
     spans = sources.spans if adds_up else None
     choice = choose_cta(profile.tables, groups) if "timeline" in shown else None
@@ -196,6 +207,8 @@ def _view(
         breakdown=answer_rows(profile, "breakdown", shown),
         limits=answer_rows(profile, "limits", shown),
         experiments=answer_rows(profile, "experiments", shown),
+        hidden_findings=found - len(model.findings),
+        has_experiments=len(profile.experiments) > 0,
         bare=bare_kernels(profile.tables, list(dict.fromkeys(each.kernel for each in groups)), spans),
         advice=more_spans(profile.metadata.get("options") or {}),
         tables=detailed,
@@ -211,6 +224,12 @@ def _parts(selection: TraceFilter, shown: Collection[str], *, is_first: bool) ->
     """Those of the model that are shown; findings are of whole launches, whatever part of them is chosen."""
     has_accounts = is_first and not selection.inside
     return ({"findings", "lines"} & {*shown}) | ({"accounts"} if has_accounts else set())
+
+
+def _is_at(entry: KernelEntry, spans: Collection[tuple[str, int]]) -> bool:
+    """Whether anything of a kernel is at the line of --line. spans: kernels and variants with some there."""
+    has_lines = entry.lines is not None and bool(entry.lines.rows)
+    return bool(entry.findings) or has_lines or (entry.kernel, entry.variant) in spans
 
 
 def _with_rows(entry: KernelEntry, rows: RowFilter, most: int) -> KernelEntry:
@@ -247,8 +266,12 @@ def _check_shown(view: View, asked: Sequence[str], metadata: Mapping[str, Any]) 
     }
     if not any(there[name] for name in asked):
         refused = refused_evidence(metadata)
-        reasons = NOTHING | ({"limits": f"no limits are known: {refused}"} if refused else {})
-        reasons |= {"experiments": f"no experiments: {refused}"} if EVIDENCE_LEFT_OUT in metadata else {}
+        refused_limits = ON_EMULATOR if view.shown.model.emulated else refused
+        reasons = NOTHING | ({"limits": f"no limits are known: {refused_limits}"} if refused_limits else {})
+        if EVIDENCE_LEFT_OUT in metadata:
+            reasons |= {"experiments": f"no experiments: {refused}"}
+        elif told := refused_experiments(metadata):
+            reasons |= {"experiments": "; ".join(told)}
         raise TraceError("; ".join(reasons[name] for name in asked))
 
 
@@ -303,8 +326,10 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
     lines = (
         _render_first(view, options, width) if options.show is None else _render_parts(view, options, width)
     )
+    if view.hidden_findings:
+        lines += [Text(), Text(f"{count_text(view.hidden_findings, 'finding')} at other lines", style="dim")]
     lines += render_breakdown(view.breakdown, view.kernels, width, _most_rows(options))
-    lines += render_limits(view.limits, view.kernels, width, emulated=view.shown.model.emulated)
+    lines += render_limits(view.limits, view.kernels, width)
     lines += render_experiments(view.experiments, view.kernels, width, options.top)
     if options.show and "lines" in shown:
         lines += _lines(view, width)
@@ -317,7 +342,8 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
     if options.show is None and view.shown.header.launches:
         foot = render_foot(view.shown, width)
         lines += [Text(), *foot] if foot else []
-        lines += [Text(), *(Text(line, style="dim") for line in wrap(MORE.split(), width))]
+        more = f"{EXPERIMENTS} {MORE}" if view.has_experiments else MORE
+        lines += [Text(), *(Text(line, style="dim") for line in wrap(["More:", *more.split()], width))]
     return lines[1:] if lines and not lines[0].plain else lines
 
 

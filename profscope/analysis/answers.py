@@ -17,7 +17,7 @@ from profscope.schema import empty_frame
 
 __all__ = [
     "EVIDENCE_LEFT_OUT", "Answer", "AnswerTable", "FindingsTable", "answer_frame", "is_part", "joined_frame",
-    "refused_evidence", "rows_of_kernels",
+    "refused_evidence", "refused_experiments", "rows_of_kernels",
 ]  # fmt: skip
 
 
@@ -54,6 +54,12 @@ def refused_evidence(metadata: Mapping[str, Any]) -> str:
             f"{left_out['part']}"
         )
     return "; ".join((metadata.get("evidence") or {}).get("not_measured") or ())
+
+
+def refused_experiments(metadata: Mapping[str, Any]) -> list[str]:
+    """Of which kernels there are no experiments, and why, if the session was told to make some."""
+    missing = (metadata.get("evidence") or {}).get("not_measured") or ()
+    return [text for text in missing if "experiments" in text]
 
 
 def is_part(metadata: Mapping[str, Any], kernel: str, variant: int) -> bool:

@@ -9,7 +9,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.answers import Answer, FindingsTable, is_part, joined_frame, refused_evidence
+from profscope.analysis.answers import (
+    Answer,
+    FindingsTable,
+    is_part,
+    joined_frame,
+    refused_evidence,
+    refused_experiments,
+)
 from profscope.analysis.cause import NOISE_PCT, RESULT, Finding
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.spans.ctas import longest_first
@@ -215,6 +222,7 @@ def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:
     attrs = table.attrs | {"clean": {each.name: each.clean for each in told if each.clean}}
     attrs |= {"refuted": [text for each in told for text in each.refuted]}
     attrs |= {"launches": len(tables.launches)}
+    attrs["not_measured"] += refused_experiments(tables.metadata)
     time = longest_first(tables, tables.launches)
     share = time / time.sum() if time.sum() > 0 else time.where(time > 0)
     own = share.reindex(pd.MultiIndex.from_frame(table[["kernel", "variant"]]))

@@ -23,6 +23,7 @@ __all__ = [
     "ATTAINED",
     "BOUND_PCT",
     "LIMITS_DTYPES",
+    "ON_EMULATOR",
     "RESOURCES",
     "BareTime",
     "bare_time",
@@ -87,6 +88,7 @@ comes from DRAM passes L2, and an instruction for a pipe takes an issue slot."""
 _ALIKE_POINTS: Final = 5.0
 _SHARED_STALLS: Final = ("not_selected", "math_pipe_throttle", "mio_throttle", "lg_throttle")
 """On the emulator, those that are longer the more warps an SM has."""
+ON_EMULATOR: Final = "how close a kernel comes to a GPU's peaks is not modelled on the emulator"
 _ALONE: Final = ("dram_read_alone", "dram_write_alone")
 ATTAINED: Final[Mapping[str, float]] = dict.fromkeys(RESOURCES, 0.95) | {"dram": 0.89, "tensor": 0.8}
 """By resource, what part of its peak good kernels reach if it binds them (`rules.thresholds`)."""
@@ -118,16 +120,19 @@ def limits(tables: Tables) -> pd.DataFrame:
 
     counters: the hardware's, of bare launches (`session(evidence=True)`). counts: without counters, the
     executed instructions and wavefronts, at published rates of the architecture (compute capability 8.0, 8.6,
-    8.9 and 9.0) and the time of a launch; they tell nothing of DRAM, L2, L1 and the tensor cores. On the
-    emulator they do, and are those of a launch with enough CTAs to fill all SMs, by its cost model; L2
-    is an upper bound, as L1 may have held sectors, and DRAM a lower one: what one CTA alone touches.
+    8.9 and 9.0) and the time of a launch; they tell nothing of DRAM, L2, L1 and the tensor cores.
     types: without both, bytes and FLOPs by the types of the ops, against the data sheet's DRAM and tensor
-    cores; upper bounds, since caches may have held the bytes.
+    cores; upper bounds, since caches may have held the bytes. On the emulator there are no rows: how close a
+    kernel comes to a GPU's peaks is not modelled.
 
     attrs["bound"]: a list of [kernel, variant, text], such as "bound by L2 (83 %)". If all counters are below
     60 % of their peaks, it is "latency-bound". attrs["not_measured"]: a list of texts, what is unknown and
     why.
     """
+    if tables.emulated:
+        table = answer_frame([], LIMITS_DTYPES, [ON_EMULATOR] if len(tables.launches) else [])
+        table.attrs["bound"] = []
+        return table
     times = _times(tables)
     rows = _of_evidence(tables.counters, tables.counts, times)
     of_counts = dict.fromkeys((row["kernel"], row["variant"]) for row in rows if row["basis"] == "counts")
@@ -152,8 +157,6 @@ def _unknown(times: Mapping[tuple[str, int], BareTime]) -> list[str]:
     """What is not known of configurations whose instructions were counted. times: of these."""
     texts = []
     for (kernel, variant), time in times.items():
-        if time.is_modelled:
-            continue
         texts.append(
             f"{kernel} #{variant}: instruction counts do not tell the use of DRAM, L2, L1 and the tensor "
             "pipe; counters do (session(evidence=True))"
@@ -257,8 +260,6 @@ def _configuration(key: Any) -> tuple[str, int]:
 
 def _of_types(kernel: Mapping[Any, Any], tables: Tables) -> dict[str, tuple[float, str, float, float]]:
     """What the ops' types say of DRAM and the tensor cores. kernel: its row of `roof_table`."""
-    if tables.emulated:
-        return {}
     peak = peak_of(tables.metadata)
     found = {"dram": (kernel["gb_per_s"], "GB/s", math.nan, math.nan)}
     if kernel["flops"]:
@@ -339,8 +340,7 @@ def bound_by(of_configuration: pd.DataFrame) -> str:
     bound = binding(used)
     if not bound:
         # Of the others DRAM and L2 are unknown.
-        is_all_known = (known["basis"] == "counters").all() or "l1" in used
-        return "latency-bound" if is_all_known else "bound by: unknown"
+        return "latency-bound" if (known["basis"] == "counters").all() else "bound by: unknown"
     return f"bound by {RESOURCES[bound][1]} ({used[bound]:.0f} %)"
 
 

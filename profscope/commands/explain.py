@@ -107,7 +107,7 @@ def _exit_code(chosen: Program, imports: OwnImports) -> int:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except Exception as error:  # noqa: BLE001  whatever it is, it is the program's
         say_how(error)
-        error = error.with_traceback(without_ours(error.__traceback__))
+        without_ours(error)
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
     return 0
@@ -133,7 +133,8 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
             default=[],
             type=_values,
             metavar="NAME=VALUE,...",
-            help="also try these values of a constexpr, such as BLOCK=64,128; may be given several times",
+            help="also try these values of a constexpr, such as BLOCK=64,128; a grid that is no function "
+            "stays as it is; may be given several times",
         ),
         parser.add_argument(
             "--backend",

@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, ModuleType
 from typing import Any, Final
 
-from profscope.errors import OptionError
+from profscope.errors import EmulatorError, OptionError
 from profscope.version import __version__
 
 __all__ = ["OwnImports", "Program", "before_exec", "parse", "program", "program_parser", "without_ours"]
@@ -171,11 +171,18 @@ def program(how: str, words: list[str]) -> Program:
     return Program(how, command, arguments)
 
 
-def without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback from the program's first frame on."""
+def without_ours(error: BaseException) -> BaseException:
+    """The error, whose traceback begins with the program's first frame. One that the emulator raises is of a
+    launch: what profscope did in it is left out, too."""
+    trace = error.__traceback__
     while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
-    return trace
+    first = trace
+    while isinstance(error, EmulatorError) and trace is not None:
+        if (after := trace.tb_next) is not None and _is_ours(after.tb_frame.f_code.co_filename):
+            trace.tb_next = None
+        trace = trace.tb_next
+    return error.with_traceback(first)
 
 
 def _is_ours(file: str) -> bool:

@@ -104,7 +104,7 @@ class RecordedRun:
         """Print the traceback as the program's own, without frames of ours, in place of the interpreter."""
         if self._emulated:
             say_how(error)
-        error = error.with_traceback(without_ours(error.__traceback__))
+        without_ours(error)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.excepthook = lambda *_: None
 

@@ -12,6 +12,7 @@ follows from how many were recorded.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -116,15 +117,16 @@ def _how_far_off(launches: Sequence[TimedBundle]) -> str:
 
 
 def most_unseen(recorded: int, grid: int) -> int:
-    """The most CTAs of a grid of so many that may all have been left out, with 95 % confidence.
-
-    Each one is recorded with the chance recorded / grid, so k of them are missed with at most the chance to
-    miss one, to the power of k; that is 5 % here (J. A. Hanley and A. Lippman-Hand, "If nothing goes wrong,
-    is everything all right?", JAMA 249, 1983). Of CTAs drawn without replacement, as here, fewer are missed.
+    """The most CTAs of a grid of so many that may all have been left out, with 95 % confidence: of more than
+    these, at least one is recorded with that chance, as CTAs are drawn without replacement.
     """
-    if recorded >= grid:
-        return 0
-    return min(grid - recorded, math.floor(math.log(_MISSED) / math.log1p(-recorded / grid)))
+
+    def ways(others: int) -> float:
+        """To draw the recorded CTAs from so many, as a logarithm."""
+        return math.lgamma(others + 1) - math.lgamma(others - recorded + 1)
+
+    least = ways(grid) + math.log(_MISSED)
+    return bisect_left(range(grid - recorded), True, key=lambda most: ways(grid - most - 1) < least)
 
 
 def _standard_error(sample: _Sample) -> float:

@@ -44,7 +44,7 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
         )
         bundles = sorted((bundle for good, _ in outcomes for bundle in good), key=lambda each: each.places[0])
         readings = list(pool.map(Bundle.readings, bundles))
-        bases = _time_bases(bundles, readings)
+        bases = _time_bases(bundles, readings, (metadata.get("device") or {}).get("clock_khz"))
         bundles = _without_gaps(bundles, len(launches))
         spans = span_table(list(zip(bundles, bases, strict=True)), pool, of_blocks)
     times = cta_times(list(zip(bundles, bases, strict=True)), spans)
@@ -95,13 +95,17 @@ def _without_gaps(bundles: Sequence[Bundle], launches: int) -> list[Bundle]:
     return [replace(bundle, places=place[bundle.places]) for bundle in bundles]
 
 
-def _time_bases(bundles: Sequence[Bundle], readings: Sequence[Readings]) -> list[TimeBase]:
-    """One for each bundle; launches share what they know of the clocks with those on the same device only."""
+def _time_bases(
+    bundles: Sequence[Bundle], readings: Sequence[Readings], clock_khz: float | None
+) -> list[TimeBase]:
+    """One for each bundle; launches share what they know of the clocks with those on the same device only.
+    clock_khz: of an emulated device."""
+    clock_ghz = None if clock_khz is None else clock_khz / 1e6
     base_of: dict[int, TimeBase] = {}
     for device in {bundle.device for bundle in bundles}:
         mine = [at for at, bundle in enumerate(bundles) if bundle.device == device]
         places = [bundles[at].places for at in mine]
-        bases = fit([readings[at] for at in mine], places)
+        bases = fit([readings[at] for at in mine], places, clock_ghz)
         base_of |= zip(mine, bases, strict=True)
     return [base_of[at] for at in range(len(bundles))]
 

@@ -219,11 +219,13 @@ def readings(
     return Readings(first, sm[order], cycle[order], gtime[order])
 
 
-def fit(parts: Sequence[Readings], places: Sequence[Ints] | None = None) -> list[TimeBase]:
+def fit(
+    parts: Sequence[Readings], places: Sequence[Ints] | None = None, clock_ghz: float | None = None
+) -> list[TimeBase]:
     """Fit the time bases of a session's launches, one for each of `parts`.
 
     places: of each part's launches where they stand among all, unless they stand as they come; in that order
-    they are added up.
+    they are added up. clock_ghz: of all launches, if it is known, as on the emulator.
 
     A launch whose own slope is known to better than 0.1 % keeps it; a shorter one takes the mean slope of the
     session, each launch weighted by its precision. If no launch is long enough to see the globaltimer
@@ -234,6 +236,8 @@ def fit(parts: Sequence[Readings], places: Sequence[Ints] | None = None) -> list
     session = _LaunchClocks(clocks.steps[in_order], clocks.slope[in_order], clocks.spread[in_order])
     own = _slope_errors(session.step, clocks.spread) < MAX_RELATIVE_ERROR * clocks.slope
     slopes = np.where(own, clocks.slope, session.mean_slope)
+    if clock_ghz is not None:
+        slopes = np.full(len(slopes), 1 / clock_ghz)
     ends = np.cumsum([0, *(len(each.first) - 1 for each in parts)])
     return [
         _curves(each, slopes[begin:end], session.step)

@@ -1,4 +1,4 @@
-"""Profile a fused softmax and a pipelined matrix product, check their results and save the trace."""
+"""Profile a fused softmax and a matrix product with a fault, check their results and save the trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fused softmax and a pipelined matrix product, as a kernel author would write them."""
+"""A fused softmax, and a matrix product with a fault: its loop of one stage waits for each load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def matmul_kernel(
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     inner = tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in tl.range(0, K, BLOCK_K, num_stages=3):
+    for k in tl.range(0, K, BLOCK_K, num_stages=1):  # fault: few-stages
         a = tl.load(a_ptr + rows[:, None] * K + (k + inner)[None, :])
         b = tl.load(b_ptr + (k + inner)[:, None] * N + cols[None, :])
         total = tl.dot(a, b, total)

@@ -33,7 +33,7 @@ from profscope.evidence.observer import CAPTURING, WaitBudget
 from profscope.evidence.subject import ExperimentedKernel, Subject, named
 from profscope.experiments.arguments import Arguments, bytes_reached, extents, why_not_seen
 from profscope.experiments.builds import Builds
-from profscope.experiments.running import experiments_table, run
+from profscope.experiments.running import OUT_OF_TIME, experiments_table, run
 from profscope.experiments.timing import LaunchTimer, LaunchTimes, PairTimer, is_power_of_two
 from profscope.instrument_passes.ablation.protected import outside_effect
 from profscope.instrument_passes.analyses.graph import Graph
@@ -42,9 +42,9 @@ from profscope.progress import working
 from profscope.recording.diagnostics import number_of_launches, reason
 from profscope.store.free_memory import free_bytes
 
-__all__ = ["Experimenting"]
+__all__ = ["FEWEST_LAUNCHES", "Experimenting"]
 
-_FEWEST_LAUNCHES: Final = 4
+FEWEST_LAUNCHES: Final = 4
 _LONGEST_S: Final = 30.0  # of one kernel
 _IDLE_S: Final = 2.0
 _MIB: Final = 1 << 20
@@ -71,10 +71,17 @@ class _Known:
         return bool(self.why) or self.result is not None
 
     @property
+    def got_none(self) -> bool:
+        """Whether there was no time for any of its experiments."""
+        if self.result is None:
+            return not self.why
+        return set(self.result.rows["why_not"]) == {OUT_OF_TIME}
+
+    @property
     def is_looked_at(self) -> bool:
         """Whether its launch number `time.count` is."""
         count = self.time.count
-        return not self.is_met or (count >= _FEWEST_LAUNCHES and is_power_of_two(count))
+        return not self.is_met or (count >= FEWEST_LAUNCHES and is_power_of_two(count))
 
     @property
     def total(self) -> float:
@@ -93,6 +100,7 @@ class Experimenting:
         self._timer = LaunchTimer(machine)
         self._known: dict[Configuration, _Known] = {}
         self._skipped: Counter[str] = Counter()  # why launches that were due had no experiments
+        self._late: set[str] = set()  # kernels first launched when the budget was spent
         self._threads: set[int] = set()  # that launch
         self._lock = threading.Lock()
         self._builds: Builds | None = None
@@ -102,7 +110,11 @@ class Experimenting:
     def is_done(self, configuration: Configuration) -> bool:
         """Whether no launch of the configuration is needed any more."""
         known = self._known.get(configuration)
-        if not self._budget.left_s or os.getpid() != self._pid:
+        if os.getpid() != self._pid:
+            return True
+        if not self._budget.left_s:
+            if known is None:
+                self._late.add(configuration.name)
             return True
         return known is not None and known.is_done
 
@@ -173,10 +185,10 @@ class Experimenting:
         for each in list(self._known.values()):
             if each.why:
                 yield f"{each.subject.kernel}: no experiments: {each.why}"
-        left = [each.subject.kernel for each in list(self._known.values()) if not each.is_done]
+        left = {each.subject.kernel for each in list(self._known.values()) if each.got_none} | self._late
         if left and not self._budget.left_s:
             spent = f"{self._budget.seconds:g} s are spent"
-            yield f"no experiments, since {spent}: {', '.join(sorted(set(left)))}"
+            yield f"no experiments, since {spent}: {', '.join(sorted(left))}"
         for why, count in self._skipped.items():
             yield f"{number_of_launches(count)} went on without experiments: {why}"
 

@@ -24,7 +24,7 @@ from profscope.compat.triton_parts import CompiledKernel, driver
 from profscope.device.backend import Backend
 from profscope.device.graphs import Graphs
 from profscope.dispatch.configurations import FIRST_ARGUMENT, STREAM, Binary, Configuration
-from profscope.dispatch.experimenting import Experimenting
+from profscope.dispatch.experimenting import FEWEST_LAUNCHES, Experimenting
 from profscope.dispatch.own_counts import OwnCounts
 from profscope.evidence.cupti import EMULATED, EVENTS, HAS_SAMPLED, NOT_NVIDIA, SamplerError, several_ranks
 from profscope.evidence.driver import Driver
@@ -360,7 +360,8 @@ class Observing:
         for lacking, names in sorted(kernels.items()):
             more = ", ..." * (len(names) > _SHOWN_KERNELS)
             shown = ", ".join(list(names)[:_SHOWN_KERNELS]) + more
-            yield f"no {lacking} of a configuration that had too few launches: {shown}"
+            needed = f" ({FEWEST_LAUNCHES} are needed)" if lacking == _EXPERIMENTS else ""
+            yield f"no {lacking} of a configuration that had too few launches{needed}: {shown}"
 
     def _lacks(self, configuration: Configuration, observed: _Observed) -> list[str]:
         found = [] if self._observer is None else self._observer.lacks(observed.subject)

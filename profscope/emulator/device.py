@@ -59,7 +59,7 @@ class Placement:
     """When and where CTAs of one launch run. Cycles count from the launch's begin.
 
     sms: of each slot. free: (slots, 2), the cycle from which each is free, and from which it would be without
-    the instructions of records.
+    the instructions of records; at first, so that a launch begins with its first CTA.
     """
 
     sms: Array
@@ -69,7 +69,7 @@ class Placement:
     def of(cls, model: Model, warps: int, shared_bytes: int) -> "Placement":
         per_sm = model.slots_per_sm(warps, shared_bytes)
         slots = np.tile(np.arange(model.sm_count, dtype=np.int32), per_sm)
-        return cls(slots, np.zeros((len(slots), 2), np.int64))
+        return cls(slots, np.full((len(slots), 2), -CTA_LAUNCH_CYCLES, np.int64))
 
     @property
     def slots_per_sm(self) -> int:

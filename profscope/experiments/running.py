@@ -22,7 +22,7 @@ from profscope.recording.builds import resident_ctas
 from profscope.recording.diagnostics import reason
 from profscope.schema import EXPERIMENT_DTYPES, measured_frame
 
-__all__ = ["Launch", "Result", "experiments_table", "run"]
+__all__ = ["OUT_OF_TIME", "Launch", "Result", "experiments_table", "run"]
 
 Launch = Callable[[CompiledKernel | None], Any]
 """Launches an edited kernel in place of the bare one, with the same arguments; None: the bare one."""
@@ -30,7 +30,7 @@ Launch = Callable[[CompiledKernel | None], Any]
 _WORTH_PCT: Final = 5.0
 _SLOWEST_RATIO: Final = 10
 _FEWEST_REGISTERS, _MOST_REGISTERS = 16, 255  # of a thread
-_OUT_OF_TIME: Final = "out of time"
+OUT_OF_TIME: Final = "out of time"
 _ABOVE_GROUP_PCT: Final = 5.0
 _OF_SPILLS: Final = 0.25
 _FEW_SPILLS: Final = 8  # bytes, and accesses
@@ -183,12 +183,12 @@ class _Runner:
         if isinstance(begun, str):
             return Result(experiment, why_not=begun)
         if time.monotonic() > self._end:
-            return Result(experiment, why_not=_OUT_OF_TIME)
+            return Result(experiment, why_not=OUT_OF_TIME)
         try:
             left = max(0.0, self._end - time.monotonic())
             built, unedited = begun.result(left), self._unedited.result(left)
         except TimeoutError:
-            return Result(experiment, why_not=_OUT_OF_TIME)
+            return Result(experiment, why_not=OUT_OF_TIME)
         if failed := built.failed or unedited.failed:
             return Result(experiment, why_not=failed)
         try:

@@ -94,9 +94,10 @@ class Explanation:
 
     def _findings(self, most: int | None) -> Iterator[str]:
         if not len(self.findings):
-            yield next(iter(self.findings.attrs.get("clean", {}).values()), "no finding")
-        else:
-            yield FINDINGS_TITLE
+            # Which has what experiments refute, too.
+            yield from textwrap.wrap(next(iter(self.findings.attrs["clean"].values()), "no finding"), _WIDTH)
+            return
+        yield FINDINGS_TITLE
         for row in self.findings[:most].to_dict("records"):
             place = f" {row['file'].rpartition('/')[2]}:{row['line']}" if row["line"] else ""
             told = f"{gain_text(row['gain_pct']):>5}  {row['finding']}{place}"
@@ -126,7 +127,7 @@ class Explanation:
         time = unit if self.profile.tables.emulated else f"{unit} (95 %)"
         yield from _columns([("tried", time, "results", "for"), *shown])
         for row in self.tries[self.tries["failed"] != ""].to_dict("records"):
-            yield textwrap.shorten(f"{row['options']}: {row['failed']}", _WIDTH, placeholder=" ...")
+            yield from textwrap.wrap(f"{row['options']}: {row['failed']}", _WIDTH)
         if left := self.tries.attrs["left_out"]:
             yield f"out of time (limit_s=) before {', '.join(left)}"
         yield self._conclusion(unit)
@@ -138,8 +139,10 @@ class Explanation:
                 longer = 100 * (ran[unit].iloc[1] / ran[unit].iloc[0] - 1)
                 return f"best: {self.launched}; the next takes {longer:.1f} % longer"
             faster = "nothing was tried"
-            if len(self.tries) > 1:
+            if len(ran) > 1:
                 faster = "nothing that was tried is faster, with the same results"
+            elif len(self.tries) > 1:
+                faster = "nothing that was tried could be timed, as said above"
             elif not self.tries.attrs["left_out"]:
                 faster += ": no option tests these findings; pass `vary=` to try constexprs"
             return f"best: {self.launched}; {faster}"

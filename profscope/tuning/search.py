@@ -156,6 +156,10 @@ def _search(
         changed = launch.changed(options)
         done = trials.run(base, options_text(options), changed, names, partial(launch.has_grid_of, changed))
         if done is not None:
+            if "out of bounds" in done.failed and not callable(launch.grid):
+                done = replace(
+                    done, failed=f"{done.failed}; the grid stays {launch.grid}, as it is no function"
+                )
             tried.append(done)
         return done
 

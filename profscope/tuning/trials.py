@@ -19,7 +19,7 @@ __all__ = ["AS_LAUNCHED", "Base", "Trial", "Trials", "why_failed", "why_not_buil
 AS_LAUNCHED: Final = "as launched"
 """The options of the launch itself, of a kernel that is not autotuned."""
 
-_MOST_CHARACTERS: Final = 200
+_MOST_CHARACTERS: Final = 300
 
 
 @dataclass(frozen=True)

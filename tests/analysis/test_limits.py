@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profscope.analysis.limits import LIMITS_DTYPES, RESOURCES
+from profscope.analysis.limits import LIMITS_DTYPES, ON_EMULATOR, RESOURCES
 from profscope.evidence.tables import counters_table, counts_table
 from profscope.profiles import Profile
 from tests.support.h200_evidence import counted, number, values
@@ -115,5 +115,5 @@ def test_what_was_not_measured_is_said() -> None:
 
 def test_the_emulator_has_no_rates() -> None:
     table = worked(WORK, backend="emulator").limits()
-    assert table["used"].isna().all()
-    assert table.attrs["bound"] == [[NAME, 0, "bound by: unknown"]]
+    assert table.empty
+    assert table.attrs == {"bound": [], "not_measured": [ON_EMULATOR]}

@@ -158,7 +158,26 @@ def test_a_program_beside_the_installed_package_has_its_own_traceback(name: str)
     with pytest.raises(ValueError, match="oh") as raised:
         exec(compile('raise ValueError("oh")', file, "exec"))
     (trace,) = (each for each in raised.traceback if Path(each.path) == file)
-    assert without_ours(trace._rawentry) is trace._rawentry
+    error = raised.value.with_traceback(trace._rawentry)
+    without_ours(error)
+    assert error.__traceback__ is trace._rawentry
+
+
+_FAR = """
+import torch
+from tests.kernels.add import add_kernel
+x = torch.ones(4)
+add_kernel[(1,)](x, x, x, 1024, BLOCK=1024)
+"""
+
+
+def test_an_error_of_a_launch_has_no_frames_of_profscope(run: Run, tmp_path: Path) -> None:
+    ran = run(_FAR, "--quiet")
+    assert ran.returncode == 1
+    frames = [line for line in ran.stderr.splitlines() if line.startswith('  File "')]
+    assert frames[0].startswith(f'  File "{tmp_path / "program.py"}"')
+    assert not [frame for frame in frames if str(ROOT / "profscope") in frame]
+    assert "add_kernel: out of bounds: " in ran.stderr.splitlines()[-1]
 
 
 _NEW = """["python", "-c", "print('new'); raise SystemExit(3)"]"""

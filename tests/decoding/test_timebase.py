@@ -113,6 +113,14 @@ def test_a_short_launch_takes_the_slope_of_the_session() -> None:
     assert alone.clock_ghz[0] != pytest.approx(1.98, rel=1e-4)
 
 
+def test_a_clock_that_is_known_is_not_fitted() -> None:
+    machine = Machine(ns_per_cycle=0.8, origins=(5_000, 70_000_000), epoch=1 << 55, step=32)
+    short = machine.headers(np.array([0, 1]), np.array([0, 100]), length=50)
+    (fitted,), (known,) = fit([readings(short)]), fit([readings(short)], clock_ghz=1.25)
+    assert fitted.clock_ghz[0] != pytest.approx(1.25, rel=1e-4)
+    assert known.clock_ghz[0] == 1.25
+
+
 def test_each_launch_has_its_own_clock_where_it_can_be_told() -> None:
     sm = np.zeros(10, np.int64)
     start = np.arange(10) * 100_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,8 @@ import profscope
 from profscope import emulator
 from profscope.analysis.rules.tested import experiment_of
 from profscope.dispatch import experimenting
+from profscope.experiments.plan import Experiment
+from profscope.experiments.running import OUT_OF_TIME, Result
 from tests.kernels.atomics import lock_kernel
 from tests.kernels.repeated import increased, scattered_sum
 from tests.support.fake_gpu import FakeHardware
@@ -74,7 +77,7 @@ def test_the_bigger_kernel_is_first() -> None:
         program(4)
     assert set(prof.experiments["kernel"]) == {"scattered_sum"}
     (missing,) = not_measured(prof)
-    assert missing == "no experiments of a configuration that had too few launches: increased"
+    assert missing == "no experiments of a configuration that had too few launches (4 are needed): increased"
 
 
 def test_results_are_those_of_the_program_alone(recorded: Any) -> None:
@@ -133,7 +136,7 @@ def test_a_budget_that_is_spent_is_a_reason() -> None:
     with emulator.activate():
         assert same_bits(results, program(8))
     assert prof.experiments.empty
-    assert not_measured(prof) == ["no experiments, since 1e-09 s are spent: increased"]
+    assert not_measured(prof) == ["no experiments, since 1e-09 s are spent: increased, scattered_sum"]
     assert len(prof.launches) == 15
 
 
@@ -186,6 +189,17 @@ def test_without_room_for_a_copy_there_are_none(monkeypatch: pytest.MonkeyPatch)
             increased[(1,)](x, BLOCK=64)
     (missing,) = not_measured(prof)
     assert missing.endswith("there is no room for a copy of its arguments: 1 MiB, and 1 are free")
+
+
+def test_a_kernel_whose_experiments_all_ran_out_of_time_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spend(*_: Any) -> list[Result]:
+        time.sleep(1.1)
+        return [Result(Experiment("off", (), "", "store"), why_not=OUT_OF_TIME)]
+
+    monkeypatch.setattr(experimenting, "run", spend)
+    with session(evidence=["experiments", "seconds:1"]) as prof:
+        program(4)
+    assert not_measured(prof) == ["no experiments, since 1 s are spent: increased, scattered_sum"]
 
 
 def test_an_experiment_that_fails_harms_no_launch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ def test_registers_tell_one_time() -> None:
     assert set(found[..., 0].ravel()) == {1}
     timer = found[..., 1]
     assert (timer % 32 == 0).all()
-    assert timer.min() > FIRST_NS
+    assert timer.min() >= FIRST_NS
 
 
 def test_timer_and_clock_agree_on_every_sm() -> None:

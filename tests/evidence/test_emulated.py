@@ -26,6 +26,7 @@ from bench.evidence_kernels import (
     transpose_kernel,
     unswizzled,
 )
+from profscope.analysis.limits import bare_time, bound_by, limits_of
 from profscope.instrument_passes.toolchain import triton_version
 from profscope.schema import COUNT_DTYPES, SAMPLE_DTYPES
 from tests.kernels.add import add_kernel
@@ -290,9 +291,17 @@ def test_sectors_of_views_of_one_tensor_are_the_tensor_s() -> None:
     assert moved(prof)["dram_read_alone"] == 4 * n  # CTAs 2 and 3 load what 0 and 1 have of the second view
 
 
+def modelled_limits(prof: profscope.Profile) -> pd.DataFrame:
+    """What findings rest on; `prof.limits()` leaves it out."""
+    (kernel,) = set(prof.launches["kernel"])
+    time = bare_time(prof.tables, pd.Series(dtype="float64"), prof.launches, (kernel, 0))
+    assert time is not None
+    return limits_of(prof.counters, prof.counts, {(kernel, 0): time}).set_index("resource")
+
+
 def test_limits_are_of_a_launch_that_fills_all_sms() -> None:
     prof = counted(matmul(), times=2)
-    table = prof.limits().set_index("resource")
+    table = modelled_limits(prof)
     assert set(table["basis"]) == {"counts"}
     ctas = prof.ctas[prof.ctas["launch"] == prof.ctas["launch"].min()]
     room = 167936 // (int(prof.metadata["variants"]["matmul_kernel"][0]["builds"][0]["shared_bytes"]) + 1024)
@@ -316,7 +325,7 @@ def test_limits_do_not_depend_on_how_few_ctas_there_are() -> None:
     for ctas in (2, 64):
         x, out = torch.randn(ctas * 1024), torch.empty(ctas * 1024)
         prof = counted(lambda x=x, out=out, ctas=ctas: copy_kernel[(ctas,)](x, out, BLOCK=1024))
-        found.append(prof.limits().set_index("resource")["peak_pct"])
+        found.append(modelled_limits(prof)["peak_pct"])
     assert found[0].idxmax() == found[1].idxmax() == "dram"
     assert found[0].tolist() == pytest.approx(found[1].tolist(), rel=0.05)
 
@@ -324,5 +333,15 @@ def test_limits_do_not_depend_on_how_few_ctas_there_are() -> None:
 def test_conflicts_bind_a_kernel_by_shared_memory() -> None:
     x, out = torch.randn(64, 64), torch.empty(64, 64, 64)
     prof = counted(lambda: transpose_kernel[(64,)](x, out, 3, SIZE=64, SHARED=unswizzled(), num_warps=4))
-    (bound,) = prof.limits().attrs["bound"]
-    assert bound[2].startswith("bound by shared memory (")
+    assert bound_by(modelled_limits(prof).reset_index()).startswith("bound by shared memory (")
+
+
+def test_findings_cite_what_one_launch_moves() -> None:
+    x, out = torch.randn(64, 64), torch.empty(8, 64, 64)
+
+    def launch() -> None:
+        transpose_kernel[(8,)](x, out, 3, SIZE=64, SHARED=unswizzled(), num_warps=4)
+
+    found = [counted(launch, times).findings() for times in (1, 3)]
+    assert "bank-conflict" in set(found[0]["finding"])
+    assert found[0]["evidence"].tolist() == found[1]["evidence"].tolist()

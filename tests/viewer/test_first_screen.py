@@ -21,6 +21,7 @@ from profscope.viewer.cli import main
 from profscope.viewer.input import imported_beside
 from profscope.viewer.screen import show_first_screen
 from tests.kernels.add import add_kernel
+from tests.support import page_kernels
 from tests.support.captured import captured
 from tests.support.command_line import run
 from tests.support.sessions import session
@@ -161,3 +162,24 @@ def test_ctrl_c_does_not_wait_for_imports(error: type[BaseException]) -> None:
         raise error
     assert seen == ([] if error is KeyboardInterrupt else [False])
     go_on.set()
+
+
+def test_a_line_hides_other_kernels_and_says_how_many_findings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with session() as prof:
+        page_kernels.run(stages=1)
+    path = tmp_path / "t.json"
+    prof.save(path)
+    line = next(row for row in prof.lines().to_dict("records") if row["kernel"] == "softmax_kernel")["line"]
+    hidden = int((prof.findings()["line"] != line).sum())
+    assert hidden > 1
+    assert main([str(path), "--line", f"page_kernels.py:{line}", "--width", "100"]) == 0
+    shown = capsys.readouterr().out
+    assert "softmax_kernel" in shown
+    assert "matmul_kernel" not in shown
+    assert f"\n{hidden} findings at other lines\n" in shown
+    assert main([str(path), "--width", "100"]) == 0
+    whole = capsys.readouterr().out
+    assert "matmul_kernel" in whole
+    assert "at other lines" not in whole

@@ -15,6 +15,7 @@ from tests.support.experiments import experiment
 from tests.support.sessions import launch_add, session
 
 MATMUL = Path(__file__).parents[1] / "data" / "diff" / "matmul-1-stage.pftrace.gz"
+COLUMN = Path(__file__).parents[1] / "data" / "evidence" / "column.pftrace.gz"
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -36,13 +37,34 @@ def test_the_breakdown_is_the_questions(capsys: pytest.CaptureFixture[str]) -> N
     assert shown(capsys, str(MATMUL), "--show", "breakdown", "--format", "csv").count("\n") == len(table) + 1
 
 
-def test_limits_of_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_limits_are_those_of_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, str(COLUMN), "--show", "limits", "--width", "80")
+    resources = load(COLUMN).limits()["resource"]
+    assert len(resources)
+    assert all(str(resource) in text for resource in resources)
     with session() as prof:
         launch_add()
     path = tmp_path / "t.json"
     prof.save(path)
-    text = shown(capsys, str(path), "--show", "limits", "--width", "80")
-    assert all(str(resource) in text for resource in prof.limits()["resource"])
+    assert main([str(path), "--show", "limits"]) == 1
+    assert "not modelled on the emulator" in capsys.readouterr().err
+
+
+def test_without_experiments_the_view_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with session(evidence=["experiments"]) as prof:
+        launch_add()
+        launch_add()
+    (why,) = prof.metadata["evidence"]["not_measured"]
+    assert why == "no experiments of a configuration that had too few launches (4 are needed): add_kernel"
+    assert why in prof.findings().attrs["not_measured"]
+    path = tmp_path / "t.json"
+    prof.save(path)
+    assert main([str(path), "--show", "experiments"]) == 1
+    assert why in capsys.readouterr().err
+    assert "--show experiments" not in shown(capsys, str(path))
+    table = experiment("load", "off", (20.0, 19.0, 21.0), kernel="add_kernel")
+    Profile.of(replace(prof.tables, experiments=table)).save(path)
+    assert "More: --show experiments (" in shown(capsys, str(path), "--width", "100")
 
 
 def test_experiments_are_shown_what_saves_most_first(

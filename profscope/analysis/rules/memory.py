@@ -53,12 +53,13 @@ def _excess(kernel: Kernel) -> Iterator[Where]:
     for lost, kind, place, rows in _worst_first(found):
         is_vector = _is_torn_vector(kernel, place, rows)
         touched, needed = float(sectors[rows].sum()), max(1.0, float(ideal[rows].sum()))
+        once = 1 / max(1, table.launches)
         waits = table.waits(table.at_lines(place[0], {place[1]}), *QUEUES)
         yield Where(
             place, every,
             cites={
-                "ratio": Quantity(touched / needed, "times"), "touched": Quantity(touched, "sectors"),
-                "needed": Quantity(needed, "sectors"), "waiting": of_samples(waits),
+                "ratio": Quantity(touched / needed, "times"), "touched": Quantity(touched * once, "sectors"),
+                "needed": Quantity(needed * once, "sectors"), "waiting": of_samples(waits),
                 "excess": Quantity(100 * lost / max(1.0, float(sectors.sum())), "% of all sectors"),
             },
             amounts={"waits": waits * (1 - needed / touched)},
@@ -196,11 +197,12 @@ def _conflicts(kernel: Kernel) -> Iterator[Where]:
     excess = float((waves - ideal)[every & table.located].clip(min=0).sum()) / all_waves
     for _, _, place, rows in _worst_first(found):
         taken, needed = float(waves[rows].sum()), max(1.0, float(ideal[rows].sum()))
+        once = 1 / max(1, table.launches)
         yield Where(
             place, every & table.located,
             cites={
-                "ratio": Quantity(taken / needed, "times"), "taken": Quantity(taken, "wavefronts"),
-                "needed": Quantity(needed, "wavefronts"), "waiting": of_samples(waits),
+                "ratio": Quantity(taken / needed, "times"), "taken": Quantity(taken * once, "wavefronts"),
+                "needed": Quantity(needed * once, "wavefronts"), "waiting": of_samples(waits),
             },
             amounts={"waits": excess * waits},
         )  # fmt: skip

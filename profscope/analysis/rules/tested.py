@@ -224,8 +224,8 @@ def _scattered(
         elif save_together and is_more and needed:
             evidence = cited(
                 "{touched} where {needed} would do",
-                touched=Quantity(touched, "sectors"),
-                needed=Quantity(needed, "sectors"),
+                touched=Quantity(touched / here["launches"].max(), "sectors"),
+                needed=Quantity(needed / here["launches"].max(), "sectors"),
             )
         else:
             continue
