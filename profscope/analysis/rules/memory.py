@@ -50,6 +50,8 @@ def _excess(kernel: Kernel) -> Iterator[Where]:
         if _is_apart(kernel, kind, place, rows)
     ]
     every = np.logical_or.reduce([rows for *_, rows in found]) if found else ~table.all
+    if excess[every].sum() < thresholds.MUCH * max(1.0, excess[table.of(*LOAD_OPS, *STORE_OPS)].sum()):
+        return  # lanes go where their data says
     for lost, kind, place, rows in _worst_first(found):
         is_vector = _is_torn_vector(kernel, place, rows)
         touched, needed = float(sectors[rows].sum()), max(1.0, float(ideal[rows].sum()))

@@ -212,6 +212,8 @@ def _not_overlapped(kernel: Kernel) -> Iterator[Where]:
         "barrier", "gmma", "warpgroup_arrive", "long_scoreboard", "wait", by=("mma", "uniform", "barrier")
     )
     making = table.waits(rows)
+    if waits + making < thresholds.MUCH:
+        return
     by_casts = all(CASTS.match(each.name) for _, used, made in found for each in used + made)
     place = table.place_executed(rows) if by_casts else None
     yield Where(
