@@ -23,7 +23,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -196,9 +196,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.fit:
         print("\n".join(spreads(rows, folder)))
         return 0
-    judged = [judge(row, load(folder / row["file"])) for row in rows]
+    judged = [judge(row, _loaded(folder / row["file"])) for row in rows]
     print("\n".join([*_table(judged), "", *_by_cause(judged), "", *_totals(judged)]))
     return 0
+
+
+def _loaded(path: Path) -> Profile:
+    """A recording; those of commit 1a7651aa have another name for what was observed."""
+    profile = load(path)
+    if "hardware" not in profile.metadata:
+        return profile
+    metadata = dict(profile.metadata)
+    metadata["evidence"] = metadata.pop("hardware")
+    return Profile.of(replace(profile.tables, metadata=metadata))
 
 
 def _record(folder: Path, *, without_counters: bool) -> None:
@@ -283,7 +293,7 @@ def spreads(rows: Sequence[Mapping[str, Any]], folder: Path) -> Iterator[str]:
     for row in rows:
         if not row["causes"] or 100 * row["gain"] < _LEAST_REAL_PCT:
             continue
-        first = _first(load(folder / row["file"]))
+        first = _first(_loaded(folder / row["file"]))
         if first is not None and first[0] in row["causes"]:
             known.append((first[0], row.get("round", 0), angle(100 * row["gain"]) - angle(first[1])))
     names, rounds = np.array([each[0] for each in known]), np.array([each[1] for each in known])

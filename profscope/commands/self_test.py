@@ -132,9 +132,11 @@ def _of_experiments(case: Case, prof: Session) -> Iterator[str]:
     rows = rows[(rows["op"] == op) & (rows["experiment"] == how)]
     if not len(rows):
         yield f"experiments: none of {op!r}, {how}"
-    elif not rows["valid"].iloc[0]:
+    elif (
+        not rows["valid"].iloc[0] and least > 0
+    ):  # else it shows that experiments are made, not what they save
         yield f"experiments: {op!r}, {how}: {rows['why_not'].iloc[0]}"
-    elif (saved := rows["saved_pct"].iloc[0]) < least:
+    elif not (saved := rows["saved_pct"].iloc[0]) >= least:
         yield f"experiments: {op!r}, {how}, saves {saved:.1f} % instead of {least:g} % or more"
 
 
