@@ -371,8 +371,8 @@ def test_a_trace_that_cannot_be_written_leaves_the_spool(run: Run) -> None:
     ran = run("os.mkdir('t.json')", "-q")
     assert ran.returncode == 1
     (line,) = ran.stderr.splitlines()
-    assert line.startswith(f"profscope run: cannot write {Path('t.json').absolute()}: ")
-    assert line.endswith("; what was recorded is in t.json.partial")
+    told = "cannot write 't.json': it is a folder; what was recorded is in t.json.partial"
+    assert line == f"profscope run: {told}"
     loaded("t.json.partial")
 
 
