@@ -23,6 +23,8 @@ __all__ = ["main", "make_parser"]
 MOST_CHARACTERS: Final = 20_000
 """Of an answer; of a longer one the first lines."""
 
+_MOST_BYTES: Final = 90_000_000
+"""Of a trace that is read whole: 15 M spans in .pftrace.gz, which take ten seconds."""
 _COMMAND: Final = """\
 import sys
 sys.path[0] = sys.prefix  # not the folder: its modules are not those that profscope imports
@@ -34,7 +36,7 @@ _EPILOG: Final = f"""\
 examples:
   profscope mcp                         tools for the traces below this folder
   profscope mcp --allow-run runs        and `explain` for the programs below it
-  claude mcp add profscope -- profscope mcp
+  {{"command": "profscope", "args": ["mcp", "traces"]}}     in a client's list of servers
 
 Tools: doctor, brief, findings, source_lines, diff; with --allow-run, explain.
 
@@ -110,7 +112,7 @@ class _Tools:
         trace: its path below the server's folder. kernels: a regular expression for names; "" for all.
         launch: this one alone, of a trace that is too large to be read whole.
         """
-        return await self._answer("view", "--format=brief", *_chosen(kernels, launch), self._below(trace))
+        return await self._answer("view", "--format=brief", *_chosen(kernels, launch), self._trace(trace))
 
     async def findings(self, trace: str, kernels: str = "", launch: int | None = None) -> str:
         """What holds the kernels back: cause, line, evidence, what fixing it saves, what to try.
@@ -118,7 +120,7 @@ class _Tools:
         kernels, launch: as of `brief`.
         """
         words = ("--show=findings", _WIDTH, *_chosen(kernels, launch))
-        return await self._answer("view", *words, self._below(trace))
+        return await self._answer("view", *words, self._trace(trace))
 
     async def source_lines(
         self, trace: str, where: str = "", kernels: str = "", launch: int | None = None
@@ -129,11 +131,11 @@ class _Tools:
         kernels, launch: as of `brief`.
         """
         words = (f"--source={where}", _WIDTH, *_chosen(kernels, launch))
-        return await self._answer("view", *words, self._below(trace))
+        return await self._answer("view", *words, self._trace(trace))
 
     async def diff(self, before: str, after: str, kernels: str = "") -> str:
         """What changed between two traces, by kernel and line, and which changes are noise."""
-        return await self._answer("diff", _WIDTH, *_chosen(kernels), self._below(before), self._below(after))
+        return await self._answer("diff", _WIDTH, *_chosen(kernels), self._trace(before), self._trace(after))
 
     async def explain(
         self, program: list[str], kernels: str = "", vary: list[str] | None = None, limit_s: float = 60
@@ -148,6 +150,19 @@ class _Tools:
             raise _refused("program names no script")
         words = [f"--limit-s={limit_s}", *_chosen(kernels), *(f"--vary={each}" for each in vary or ())]
         return await self._answer("explain", *words, "--", self._below(program[0]), *program[1:])
+
+    def _trace(self, path: str) -> str:
+        """As `_below`. Refuses what takes long to read; of a Parquet file a launch is read alone."""
+        found = self._below(path)
+        file = self._folder / found
+        nbytes = file.stat().st_size if file.is_file() and file.suffix != ".parquet" else 0
+        if nbytes > _MOST_BYTES:
+            parquet = f"{path.partition('.')[0]}.parquet"
+            raise _refused(
+                f"{path!r} has {nbytes / 1e6:,.0f} MB, which would take {nbytes / 1e7:,.0f} s to read: "
+                f"`profscope convert {path} {parquet}` once, then ask for a `launch` of that"
+            )
+        return found
 
     def _below(self, path: str) -> str:
         """The path from the folder on, links followed. Refuses what lies outside of it, and a folder in

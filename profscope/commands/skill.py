@@ -25,7 +25,7 @@ _FLAGS: Final = ("kernels", "instrument", "ctas", "every", "overhead_pct", "evid
 _EPILOG: Final = f"""\
 examples:
   profscope skill | less
-  profscope skill --write ~/.claude/skills    writes profscope/SKILL.md there
+  profscope skill --write skills              writes skills/profscope/SKILL.md
 
 {exit_status("done", "a file that cannot be written")}
 """

@@ -46,6 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "link.pftrace.gz").symlink_to(outside / "secret.pftrace.gz")
     (folder / "parts").mkdir()
     (folder / "parts" / "rank-0.pftrace.gz").symlink_to(outside / "secret.pftrace.gz")
+    with (folder / "big.pftrace.gz").open("wb") as big:
+        big.truncate(1_000_000_000)
     (folder / "pandas.py").write_text("raise SystemExit('imported')")
     return folder
 
@@ -113,6 +115,7 @@ def test_what_is_wrong_is_said_in_the_product_s_own_words(
         *calls,
         ("findings", {"trace": "before.pftrace.gz", "kernels": "("}),
         ("diff", {"before": "before.pftrace.gz", "after": secret}),
+        ("source_lines", {"trace": "big.pftrace.gz", "launch": 1}),
         ("explain", {"program": ["program.py"]}),
     )
     assert all(answer.is_error for answer in answers)
@@ -125,7 +128,11 @@ def test_what_is_wrong_is_said_in_the_product_s_own_words(
             "profscope-", "profscope "
         )
         assert path in text
-    pattern, other, absent = told[-3:]
+    pattern, other, big, absent = told[-4:]
+    assert big == (
+        "'big.pftrace.gz' has 1,000 MB, which would take 100 s to read: "
+        "`profscope convert big.pftrace.gz big.parquet` once, then ask for a `launch` of that"
+    )
     assert "not a regular expression" in pattern
     assert other.startswith(repr(secret))
     assert "explain" in absent
