@@ -36,7 +36,8 @@ _EPILOG: Final = f"""\
 examples:
   profscope mcp                         tools for the traces below this folder
   profscope mcp --allow-run runs        and `explain` for the programs below it
-  {{"command": "profscope", "args": ["mcp", "traces"]}}     in a client's list of servers
+
+A client's entry: {{"command": "profscope", "args": ["mcp", "traces"]}}
 
 Tools: doctor, brief, findings, source_lines, diff; with --allow-run, explain.
 
