@@ -71,6 +71,7 @@ def _time_text(entry: KernelEntry, *, has_source: bool) -> str:
         return "time not measured"
     low, median, high = ("".join(three_digits(each, time.unit)) for each in (time.p25, time.median, time.p75))
     launches = count_text(time.launches, "launch", "launches")
+    median += " cycles" if time.unit == "cycles" else ""
     return f"{told} {median} ({low} to {high}, {launches}{f'; {time.source}' * has_source})"
 
 
