@@ -25,7 +25,7 @@ from tests.support.many_kernels import many_kernels
 from tests.support.profiles import profiles, regular_profile
 from tests.support.sessions import session
 
-COUNTS = [1, 4, 40, pytest.param(150, marks=pytest.mark.slow)]
+COUNTS = [1, 4, 40, pytest.param(150, marks=pytest.mark.exhaustive)]
 KERNEL = re.compile(r"^(\d+)\. (\S+): ([\d.]+) %, (?:bare [\d.]+\w+ \(|bare time not measured)", re.MULTILINE)
 
 
