@@ -181,8 +181,8 @@ LEVELS = ({"instrument": "light"}, {"instrument": "heavy"}, {"ctas": 64})
 
 
 def row_sums(dtype: torch.dtype) -> Callable[[], object]:
-    x = torch.ones(256, 64, dtype=dtype)
-    return lambda: row_sums_kernel[(1,)](x, torch.zeros(256), 256, 64)
+    x = torch.ones(512, 64, dtype=dtype)
+    return lambda: row_sums_kernel[(1,)](x, torch.zeros(512), 512, 64)
 
 
 def case(name: str) -> Callable[[], object]:
