@@ -113,14 +113,15 @@ def findings_of(tables: Tables, analysis: KernelAnalysis | SkippedKernel) -> Fin
     rows = [_row(tables, kernel, variant, each) for each in found]
     name = _name(tables, kernel, variant)
     answer = Answer(rows, [f"{name}: {text}" for text in missing])
-    clean = "" if rows else "; left out: ".join([clean, *refuted])
-    return FindingsOf(answer, name, clean, [f"{name}: {text}" for text in refuted])
+    known = "" if rows else "; left out: ".join([clean(), *refuted])
+    return FindingsOf(answer, name, known, [f"{name}: {text}" for text in refuted])
 
 
 def _diagnosed(
     tables: Tables, analysis: KernelAnalysis | SkippedKernel
-) -> tuple[list[Finding], list[str], str]:
-    """What rules find in one configuration, what is missing, and what is known if nothing is found."""
+) -> tuple[list[Finding], list[str], Callable[[], str]]:
+    """What rules find in one configuration, what is missing, and what is known if nothing is found, worked
+    out when it is asked for."""
     # Here, since they read the TTGIR, and a trace is shown without its parser if findings are not asked for.
     from profscope.analysis.rules.diagnose import diagnose, silent_rules
     from profscope.analysis.rules.kernel import kernel_of, missing
@@ -132,13 +133,17 @@ def _diagnosed(
     seen = kernel_of(analysis)
     if seen is None:
         return _not_judged("the size of its grid is not known")
-    said = [*_overwritten(analysis), *missing(seen), *silent_rules(seen)]
-    clean = _clean(tables.experiments, analysis, seen.known, seen.waits_basis)
-    return list(diagnose(seen)), said, "; ".join([clean, *silent_rules(seen)])
+    silent = list(silent_rules(seen))
+    said = [*_overwritten(analysis), *missing(seen), *silent]
+
+    def clean() -> str:
+        return "; ".join([_clean(tables.experiments, analysis, seen.known, seen.waits_basis), *silent])
+
+    return list(diagnose(seen)), said, clean
 
 
-def _not_judged(why: str, what: str = _NOT_LOOKED_FOR) -> tuple[list[Finding], list[str], str]:
-    return [], [f"all: {why}"], f"{what}: {why}"
+def _not_judged(why: str, what: str = _NOT_LOOKED_FOR) -> tuple[list[Finding], list[str], Callable[[], str]]:
+    return [], [f"all: {why}"], lambda: f"{what}: {why}"
 
 
 def _tested(

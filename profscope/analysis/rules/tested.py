@@ -161,7 +161,7 @@ def _together(finding: Finding, experiments: pd.DataFrame) -> Finding:
     what all of global memory saves, and most likely their sum."""
     if finding.basis != "measured":
         return finding
-    whole = experiments[(experiments["op"] == SCATTERED) & experiments["valid"]]
+    whole = _of_all_scattered(experiments)
     if not len(whole):
         return _summed(finding, experiments)
     own = whole.iloc[0].to_dict()
@@ -195,10 +195,14 @@ def _why_untested(finding: Finding, experiments: pd.DataFrame) -> str:
     return str(whys[0]) if whys else "no experiment with neighbouring addresses tests it"
 
 
+def _of_all_scattered(experiments: pd.DataFrame) -> pd.DataFrame:
+    """The valid experiment with all scattered lines at neighbouring addresses; no row if there is none."""
+    return experiments[(experiments["op"] == SCATTERED) & experiments["valid"]]
+
+
 def _save_together(experiments: pd.DataFrame) -> bool:
-    """Whether all scattered lines at neighbouring addresses save time."""
-    whole = experiments[(experiments["op"] == SCATTERED) & experiments["valid"]]
-    return bool((whole["low_pct"] >= NOISE_PCT).any())
+    """Whether that saves time."""
+    return bool((_of_all_scattered(experiments)["low_pct"] >= NOISE_PCT).any())
 
 
 def _scattered(
@@ -213,6 +217,8 @@ def _scattered(
     save_together = _save_together(experiments)
     for own in made.to_dict("records"):
         place = own["file"], own["line"]
+        if place in known:
+            continue
         here = counts[(counts["file"].astype(str) == place[0]) & (counts["line"] == place[1])]
         touched, needed = float(here["sectors"].sum()), float(here["sectors_ideal"].sum())
         is_more = touched >= thresholds.EXCESS * needed
@@ -229,8 +235,7 @@ def _scattered(
             )
         else:
             continue
-        if place not in known:
-            name = _SCATTERED[own["op"].startswith("store")]
-            weight = max(0.0, float(own["saved_pct"]))
-            found = Finding(name, *place, evidence, _ADVICE, UNKNOWN_GAIN, "high", weight)
-            yield found if emulated else _measured(found, own)
+        name = _SCATTERED[own["op"].startswith("store")]
+        weight = max(0.0, float(own["saved_pct"]))
+        found = Finding(name, *place, evidence, _ADVICE, UNKNOWN_GAIN, "high", weight)
+        yield found if emulated else _measured(found, own)
