@@ -158,7 +158,7 @@ class _Tools:
         file = self._folder / found
         nbytes = file.stat().st_size if file.is_file() and file.suffix != ".parquet" else 0
         if nbytes > _MOST_BYTES:
-            parquet = f"{path.partition('.')[0]}.parquet"
+            parquet = Path(path).with_name(f"{file.name.partition('.')[0]}.parquet")
             raise _refused(
                 f"{path!r} has {nbytes / 1e6:,.0f} MB, which would take {nbytes / 1e7:,.0f} s to read: "
                 f"`profscope convert {path} {parquet}` once, then ask for a `launch` of that"

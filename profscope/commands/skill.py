@@ -14,6 +14,7 @@ from typing import Final
 from profscope.analysis.rules.diagnose import RULES
 from profscope.errors import exit_status, run_command
 from profscope.options import Options
+from profscope.traces.output import whole_file
 from profscope.tuning.remedies import REMEDIES
 from profscope.version import __version__
 
@@ -145,7 +146,8 @@ def _main(words: Sequence[str]) -> int:
         return 0
     path = folder / _NAME / "SKILL.md"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(skill_text())
+    with whole_file(path) as file:
+        file.write(skill_text().encode())
     sys.stdout.write(f"{path}\n")
     return 0
 
