@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEVELS", "LOWERING"]
+__all__ = ["LEVELS", "LOWERING", "PROGRESS"]
 
 # What each level of a session records. "default" answers "where does the time go": the ops that a warp spends
 # its time in or waits at, without a record per iteration. Scopes that a kernel names are wanted at each.
@@ -18,6 +18,8 @@ LEVELS: Final[dict[str, str]] = {
 }
 # What every pipeline ends with that is to be compiled.
 LOWERING: Final = "lower-records,allocate-buffer"
+# What a session with `hang_s=` has in place of both.
+PROGRESS: Final = "progress,allocate-buffer"
 
 
 __version__ = "0.1.0.dev0"

@@ -16,6 +16,7 @@ from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from profscope.instrument_passes.errors import ManifestError
+from profscope.instrument_passes.progress import Arrival, ProgressMark
 from profscope.instrument_passes.records import (
     CTA_HEADER,
     MAX_STAMPED,
@@ -239,7 +240,8 @@ class Manifest:
     (offset << ring_log2).
 
     twin: its CTAs that do not record run a body of their own (`lowering/unrecorded_body.py`). stamps: each of
-    them writes a stamp.
+    them writes a stamp. marks: of a program that says where its warps are, and has no spans
+    (`passes/progress.py`).
     """
 
     kernel: str
@@ -252,6 +254,7 @@ class Manifest:
     selection: Selection = field(default=Selection())
     twin: bool = False
     stamps: bool = False
+    marks: tuple[ProgressMark, ...] = ()
     schema: int = field(default=SCHEMA)
 
     @cached_property
@@ -268,7 +271,11 @@ class Manifest:
             replace(section, spans=tuple(_without_file(span) for span in section.spans))
             for section in self.sections
         )
-        return replace(self, sections=sections, notes=())
+        marks = tuple(
+            replace(mark, file="", arrivals=tuple(replace(each, file="") for each in mark.arrivals))
+            for mark in self.marks
+        )
+        return replace(self, sections=sections, notes=(), marks=marks)
 
     @cached_property
     def tag(self) -> int:
@@ -320,6 +327,7 @@ class Manifest:
         try:
             data["sections"] = tuple(_section(section) for section in data["sections"])
             data["notes"] = tuple(data.get("notes", ()))
+            data["marks"] = tuple(_mark(mark) for mark in data.get("marks", ()))
             data["selection"] = Selection(tuple(data.get("selection", {}).get("ids", ())))
             manifest = Manifest(**data)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
@@ -353,6 +361,10 @@ def _section(data: dict[str, Any]) -> Section:
         Span(**{**s, **{name: tuple(s[name]) for name in tuples if name in s}}) for s in data["spans"]
     )
     return Section(data["name"], data["warps"], frames, spans)
+
+
+def _mark(data: dict[str, Any]) -> ProgressMark:
+    return ProgressMark(**{**data, "arrivals": tuple(Arrival(**each) for each in data.get("arrivals", ()))})
 
 
 def layout(sections: list[Section], groups: list[int]) -> tuple[tuple[Section, ...], int, int]:

@@ -10,6 +10,7 @@
     ├── DiffError            two profiles have nothing that can be compared (also a ValueError)
     ├── DrawError            a figure, or the report in a notebook, cannot be drawn (also a ValueError)
     ├── EmulatorError        the emulator met what it cannot or must not execute
+    │   └── HangError        the emulated kernel does not end
     └── InstrumentError      what goes wrong in a TTGIR module or in a pass over it
         ├── IRError          text that is not TTGIR, or an edit that the op at hand does not allow
         │   └── PassError    a pass cannot do its work on this module: names the pass and the op
@@ -60,6 +61,7 @@ __all__ = [
     "DrawError",
     "EmptyProfileWarning",
     "EmulatorError",
+    "HangError",
     "IRError",
     "InstrumentError",
     "ManifestError",
@@ -111,6 +113,10 @@ class DrawError(ProfscopeError, ValueError):
 
 class EmulatorError(ProfscopeError, RuntimeError):
     """The emulator met what it cannot or must not execute; the message names opcode, line and thread."""
+
+
+class HangError(EmulatorError):
+    """The emulated kernel does not end: a deadlock, or far more steps than a kernel takes."""
 
 
 class EmptyProfileWarning(UserWarning):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from profscope import instrument_passes
 from profscope.errors import OptionError
-from profscope.instrument_passes import LEVELS, LOWERING
+from profscope.instrument_passes import LEVELS, LOWERING, PROGRESS
 from profscope.instrument_passes.errors import InstrumentError
 from profscope.instrument_passes.selection import MAX_LISTED, LaunchBits
 
@@ -34,6 +34,9 @@ _LIMIT: Final = "seconds:"  # before a number of seconds
 _SECONDS: Final = 5.0  # that a program waits for evidence at most
 _MOST_SECONDS: Final = 86_400.0
 _MOST_PAIRS: Final = 1000
+_OF_RECORDS: Final = (
+    "instrument", "measure", "ctas", "every", "overhead_pct", "evidence", "baseline",
+)  # fmt: skip
 _ALLOWED: Final = f"{', '.join(_EVIDENCE)}, {_METRIC}METRIC and {_LIMIT}S"
 
 
@@ -150,6 +153,14 @@ class Options:
         "spool='profiles'",
         "write records to a file here as the program runs; it can be viewed at any time",
     )
+    hang_s: float | None = _option(
+        None,
+        "Find hanging kernels: a launch that has not ended after so many seconds is reported on stderr and in "
+        "prof.hangs, with where each of its warps stands and what it waits for. Kernels run with marks of "
+        "progress in place of records, so there are no spans",
+        "hang_s=10",
+        "report launches that have not ended after so many seconds, and where their warps stand; no spans",
+    )
     sources: bool = _option(
         True,
         "False leaves the texts of kernels, and of the functions they call, out of the profile. With them "
@@ -213,6 +224,7 @@ class Options:
         for name in ("events", "wait", "sources"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
+        self._check_hang()
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
         _check_choice("backend", self.backend, _BACKENDS)
         if self.spool is not None:
@@ -223,7 +235,8 @@ class Options:
         from profscope.instrument_passes.pipeline import parse_pipeline  # what shows options needs no passes
 
         try:
-            passes = parse_pipeline(f"{self._recording()},{self._lowering()}")
+            watched = self.hang_s is not None
+            passes = parse_pipeline(PROGRESS if watched else f"{self._recording()},{self._lowering()}")
         except InstrumentError as error:
             raise OptionError(f"instrument={self.instrument!r}: {error}") from error
         if self.measure == "latency":
@@ -239,6 +252,19 @@ class Options:
                 "take 'default', 'heavy' or a list with op-spans"
             )
         return [replace(step, measure="latency") if isinstance(step, OpSpans) else step for step in passes]
+
+    def _check_hang(self) -> None:
+        """Raises OptionError if `hang_s` is no number of seconds, or comes with an option of records."""
+        if self.hang_s is None:
+            return
+        if not _is_limit(self.hang_s):
+            allowed = f"a number of seconds, more than 0 and at most {_MOST_SECONDS:g}, or None"
+            raise OptionError(f"hang_s={self.hang_s!r} must be {allowed}")
+        given = {name: getattr(self, name) for name in _OF_RECORDS}
+        for name in self.not_default(given):
+            raise OptionError(
+                f"hang_s= has marks of progress in place of records; leave {name}={given[name]!r} out"
+            )
 
     def _recording(self) -> str:
         if isinstance(self.instrument, str):

@@ -59,6 +59,14 @@ class Questions(abc.ABC):
         return verdict(self.tables)
 
     @property
+    def hangs(self) -> pd.DataFrame:
+        """With `hang_s=` one row for each warp of launches that did not end: where it stands, what it waits
+        for (docs/hangs.md)."""
+        from profscope.analysis.hanging import hangs_of
+
+        return hangs_of(self.tables)
+
+    @property
     def plot(self) -> Plots:
         """Figures of this profile, by matplotlib (docs/views.md): `prof.plot.timeline()`."""
         from profscope.plotting.plots import Plots

@@ -123,7 +123,8 @@ class Session(Questions):
             self._flush(self._running, recorder.spooler, ends=True)
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)
-        if error is None and not recorder.any_written():
+        watched = self.options.hang_s is not None
+        if error is None and not (self._running.launches.seen if watched else recorder.any_written()):
             self._warn()
 
     def __reduce__(self) -> tuple[Any, ...]:

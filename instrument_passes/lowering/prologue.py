@@ -24,13 +24,13 @@ from profscope.instrument_passes.records import (
 from profscope.instrument_passes.selection import ADDRESS_BITS, SPREAD, Selection
 from profscope.instrument_passes.targets import Target
 
-__all__ = ["Area", "Identity", "Program", "allocate", "find_area", "set_up"]
+__all__ = ["Area", "Identity", "Program", "allocate", "find_area", "given_address", "lines", "set_up"]
 
 
 @dataclass(frozen=True)
 class Program:
     """calls: by call, the function that only this call calls. places: with these calls. marked: warps say
-    which section they run. wide, stamps: see `find_area`. shared: CTAs that do not record run the same body
+    which section they run. wide: see `given_address`; stamps: see `find_area`. shared: CTAs that do not record run the same body
     as those that do.
     """
 
@@ -98,34 +98,12 @@ def allocate(buffer: str) -> str:
 
 
 def find_area(program: Program, area: Area, buffer: str, *, stamps: bool) -> str:
-    """Text that finds this CTA's area in the buffer; stamps: behind those, where a launch has some.
-
-    Triton adds linear id * tag to the address the allocator gave, which is taken back here, in the same
-    words, so that LLVM drops both; `Program.wide` says whether it does so in 64 bits (since 3.8) or in 32.
-    """
+    """Text that finds this CTA's area in the buffer; stamps: behind those, where a launch has some."""
     p, target = program.module.fresh("ps"), program.target
     ids = program.selection.ids
-    added = (
+    return lines(
         f"""
-        {p}_tag = arith.constant {hole("tag")} : i64
-        {p}_added = arith.muli {p}_cta64, {p}_tag : i64
-        """
-        if program.wide
-        else f"""
-        {p}_tag = arith.constant {hole("tag")} : i32
-        {p}_narrow = arith.muli {area.cta}, {p}_tag : i32
-        {p}_added = arith.extsi {p}_narrow : i32 to i64
-        """
-    )
-    return _lines(
-        f"""
-        {target.linear_cta_id(area.cta)}
-        {p}_cta64 = arith.extui {area.cta} : i32 to i64
-        {added}
-        {p}_nought = arith.constant 0 : i64
-        {p}_negated = arith.subi {p}_nought, {p}_added : i64
-        {p}_given = tt.addptr {buffer}, {p}_negated : !tt.ptr<i8>, i64
-        {area.raw} = tt.ptr_to_int {p}_given : !tt.ptr<i8> -> i64
+        {given_address(p, target, buffer, area.cta, area.raw, wide=program.wide)}
         {area.flags} = arith.trunci {area.raw} : i64 to i32
         {p}_high = arith.constant {(1 << ADDRESS_BITS) - BASE_ALIGNMENT} : i64
         {p}_base = arith.andi {area.raw}, {p}_high : i64
@@ -143,6 +121,36 @@ def find_area(program: Program, area: Area, buffer: str, *, stamps: bool) -> str
         {target.multiply_add(area.address, area.slot, f"{p}_size", f"{p}_header" if stamps else f"{p}_base")}
         """
     )
+
+
+def given_address(p: str, target: Target, buffer: str, cta: str, raw: str, *, wide: bool) -> str:
+    """Text of `raw`, i64, the address that the launcher gave, and `cta`, i32, the linear id. p: prefix of
+    other names.
+
+    Triton adds linear id * tag to the address, which is taken back here, in the same words, so that LLVM
+    drops both; wide: it does so in 64 bits (since 3.8) and not in 32.
+    """
+    added = (
+        f"""
+        {p}_tag = arith.constant {hole("tag")} : i64
+        {p}_added = arith.muli {p}_cta64, {p}_tag : i64
+        """
+        if wide
+        else f"""
+        {p}_tag = arith.constant {hole("tag")} : i32
+        {p}_narrow = arith.muli {cta}, {p}_tag : i32
+        {p}_added = arith.extsi {p}_narrow : i32 to i64
+        """
+    )
+    return f"""
+        {target.linear_cta_id(cta)}
+        {p}_cta64 = arith.extui {cta} : i32 to i64
+        {added}
+        {p}_nought = arith.constant 0 : i64
+        {p}_negated = arith.subi {p}_nought, {p}_added : i64
+        {p}_given = tt.addptr {buffer}, {p}_negated : !tt.ptr<i8>, i64
+        {raw} = tt.ptr_to_int {p}_given : !tt.ptr<i8> -> i64
+        """
 
 
 def set_up(
@@ -169,7 +177,7 @@ def set_up(
 def _find_segment(program: Program, area: Area, identity: Identity) -> str:
     """Text that finds the warp's segment in the CTA's area, and the lane that stores."""
     p, target = program.module.fresh("ps"), program.target
-    return _lines(
+    return lines(
         f"""
         {target.thread_id(f"{p}_tid")}
         {p}_zero = arith.constant 0 : i32
@@ -226,7 +234,7 @@ def _field(prefix: str, bits: str, shift: int, out: str) -> str:
         """
 
 
-def _lines(text: str) -> str:
+def lines(text: str) -> str:
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 

@@ -33,7 +33,7 @@ from profscope.instrument_passes.scopes import notes_of
 from profscope.instrument_passes.selection import MAX_LISTED, Selection
 from profscope.instrument_passes.targets import target_of
 
-__all__ = ["AllocateBuffer", "LowerRecords", "manifest_of"]
+__all__ = ["AllocateBuffer", "LowerRecords", "manifest_of", "warps_of"]
 
 # Triton pads the warps of a warp-specialised kernel to whole warp groups.
 _WARP_GROUP = 4
@@ -68,12 +68,7 @@ class LowerRecords(Pass):
         kernel = kernel_of(module)
         target = target_of(module)
         specialised = [op for op in kernel.walk() if op.name == "ttg.warp_specialize"]
-        base_warps = module.integer("ttg.num-warps")
-        warps = base_warps + max((sum(_partition_warps(op)) for op in specialised), default=0)
-        if specialised:
-            warps = align(warps, _WARP_GROUP)
-        if not 1 <= warps <= _MAX_WARPS:
-            raise PassError(f"the module has {warps} warps; a CTA has 1 to {_MAX_WARPS}")
+        base_warps, warps = module.integer("ttg.num-warps"), warps_of(module, kernel)
         selection = Selection(_numbers("ctas", self.ctas, 1 << 31))
         said = [_uncovered_note(op) for op in uncovered(module)]
         bare = without_records(module, kernel) if self.unrecorded and can_have_one(module, kernel) else []
@@ -125,6 +120,19 @@ def manifest_of(module: Module) -> Manifest | None:
     if text is None:
         return None
     return Manifest.from_json(unquote(text))
+
+
+def warps_of(module: Module, kernel: Op) -> int:
+    """Of a CTA, those of partitions included. Raises PassError if it cannot have so many."""
+    specialised = [op for op in kernel.walk() if op.name == "ttg.warp_specialize"]
+    warps = module.integer("ttg.num-warps") + max(
+        (sum(_partition_warps(op)) for op in specialised), default=0
+    )
+    if specialised:
+        warps = align(warps, _WARP_GROUP)
+    if not 1 <= warps <= _MAX_WARPS:
+        raise PassError(f"the module has {warps} warps; a CTA has 1 to {_MAX_WARPS}")
+    return warps
 
 
 def _uncovered_note(op: Op) -> str:

@@ -140,6 +140,21 @@ class Target(ABC):
         here.
         """
 
+    # Of progress marks (`instrument_passes/progress.py`).
+
+    def slot(self, out: str, word: str) -> str:
+        """`out`: i64, the address of the warp's slot; word: i64, `COUNTERS.slots`. Raises PassError if the
+        target has no marks."""
+        raise PassError(f"progress marks are known for NVIDIA GPUs only, not for {self.name}")
+
+    def store_now(self, out: str, address: str, offset: int, values: Sequence[str], lane: str) -> str:
+        """As `store`, at once: the host can read it while the kernel runs."""
+        raise NotImplementedError
+
+    def count(self, out: str, address: str, offset: int, lane: str) -> str:
+        """Add 1 to the u32 at address + offset where `lane` holds."""
+        raise NotImplementedError
+
 
 _TARGETS: Final[list[type[Target]]] = []
 T = TypeVar("T", bound=type[Target])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from profscope.instrument_passes.ir.signature import element_type, elements, with_element
+from profscope.instrument_passes.progress import LAUNCH_SHIFT, SLOT, WARPS_OF_SM
 from profscope.instrument_passes.records import (
     BASE_ALIGNMENT,
     DURATION_SHIFT,
@@ -253,6 +254,28 @@ class Nvidia(Target):
             return _asm(out, text, "=r,l,r,r,b", [*given, leads], [*types, "i1"])
         return _asm(out, text, "=r,l,r,r", given, types)
 
+    def slot(self, out: str, word: str) -> str:
+        text = (
+            "{ .reg .b32 at, warp; .reg .b64 slots; mov.u32 at, %smid; mov.u32 warp, %warpid; "
+            f"mad.lo.u32 at, at, {WARPS_OF_SM}, warp; and.b64 slots, $1, {(1 << LAUNCH_SHIFT) - 1}; "
+            f"mad.wide.u32 $0, at, {SLOT.itemsize}, slots; }}"
+        )
+        return _asm(out, text, "=l,l", [word], ["i64"], result="i64")
+
+    def store_now(self, out: str, address: str, offset: int, values: Sequence[str], lane: str) -> str:
+        """Volatile: ptxas leaves it before what it stands before."""
+        names = ", ".join(f"${at + 2}" for at in range(len(values)))
+        text = (
+            f"@${len(values) + 2} st.volatile.global.v{len(values)}.b32 [$1+{offset}], {{{names}}}; "
+            "mov.u32 $0, 0;"
+        )
+        constraints = ",".join(["=r", "l", *["r"] * len(values), "b"])
+        return _asm(out, text, constraints, [address, *values, lane], ["i64", *["i32"] * len(values), "i1"])
+
+    def count(self, out: str, address: str, offset: int, lane: str) -> str:
+        text = f"@$2 red.relaxed.gpu.global.add.u32 [$1+{offset}], 1; mov.u32 $0, 0;"
+        return _asm(out, text, "=r,l,b", [address, lane], ["i64", "i1"])
+
 
 def _packed(kind: str) -> int:
     """How many elements of a type one instruction reads: 16 bytes of a tensor, or all of a smaller one."""
@@ -283,10 +306,11 @@ def _asm(
     types: Sequence[str] = (),
     *,
     pure: bool = False,
+    result: str = "i32",
 ) -> str:
     """One scalar inline-assembly op with a result (a store's is unused and costs nothing)."""
     signature = f" {', '.join(operands)} : {', '.join(types)}" if operands else ""
     return (
         f'{out} = tt.elementwise_inline_asm "{text}" {{constraints = "{constraints}", '
-        f"packed_element = 1 : i32, pure = {str(pure).lower()}}}{signature} -> i32"
+        f"packed_element = 1 : i32, pure = {str(pure).lower()}}}{signature} -> {result}"
     )

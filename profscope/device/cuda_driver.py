@@ -17,7 +17,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from numpy.typing import NDArray
 
 __all__ = [
-    "allow_capture", "aside", "copy", "driver_threads", "function_of", "launch_warp", "load_module",
+    "allow_capture", "aside", "check", "copy", "driver", "driver_threads", "function_of", "launch_warp", "load_module",
     "read_variable", "unload_module", "zero",
 ]  # fmt: skip
 
@@ -31,7 +31,8 @@ _DYNAMIC_SHARED: Final = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 @functools.cache
-def _driver() -> Any:
+def driver() -> Any:
+    """NVIDIA's driver library. Raises OSError if there is none."""
     return ctypes.CDLL("libcuda.so.1")
 
 
@@ -46,7 +47,7 @@ def allow_capture() -> None:
     """Let this thread allocate and wait while another one captures a CUDA graph, else that breaks."""
     relaxed = ctypes.c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
     with contextlib.suppress(OSError):  # no driver, then no graphs either
-        _driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(relaxed))
+        driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(relaxed))
 
 
 def driver_threads(count: int) -> ThreadPoolExecutor:
@@ -74,13 +75,13 @@ def zero(
     """
     if not size * rows:
         return
-    driver = _driver_at_once() if at_once else _driver()
+    called = _driver_at_once() if at_once else driver()
     if rows == 1:
         zeros = (_WIDE(address), _BYTE(0), _WIDE(size), _WIDE(stream))
-        _check("cuMemsetD8Async", driver.cuMemsetD8Async(*zeros))
+        check("cuMemsetD8Async", called.cuMemsetD8Async(*zeros))
         return
     plane = (_WIDE(address), _WIDE(step), _BYTE(0), _WIDE(size), _WIDE(rows), _WIDE(stream))
-    _check("cuMemsetD2D8Async", driver.cuMemsetD2D8Async(*plane))
+    check("cuMemsetD2D8Async", called.cuMemsetD2D8Async(*plane))
 
 
 def copy(to: int, source: int, size: int, stream: int) -> None:
@@ -89,31 +90,31 @@ def copy(to: int, source: int, size: int, stream: int) -> None:
     Where the host's memory is not pinned it waits for that. Raises RuntimeError as `zero` does.
     """
     if size:
-        copied = _driver().cuMemcpyAsync(_WIDE(to), _WIDE(source), _WIDE(size), _WIDE(stream))
-        _check("cuMemcpyAsync", copied)
+        copied = driver().cuMemcpyAsync(_WIDE(to), _WIDE(source), _WIDE(size), _WIDE(stream))
+        check("cuMemcpyAsync", copied)
 
 
 def load_module(image: bytes) -> ctypes.c_void_p:
     """A module of PTX, which the driver assembles, or of machine code, in the current context. Raises
     RuntimeError as `zero` does."""
     module = ctypes.c_void_p()
-    _check("cuModuleLoadData", _driver().cuModuleLoadData(ctypes.byref(module), ctypes.c_char_p(image)))
+    check("cuModuleLoadData", driver().cuModuleLoadData(ctypes.byref(module), ctypes.c_char_p(image)))
     return module
 
 
 def unload_module(module: ctypes.c_void_p) -> None:
     """Give its memory back; nothing of it may run any more. Raises RuntimeError as `zero` does."""
-    _check("cuModuleUnload", _driver().cuModuleUnload(module))
+    check("cuModuleUnload", driver().cuModuleUnload(module))
 
 
 def function_of(module: ctypes.c_void_p, name: str, shared_bytes: int = 0) -> ctypes.c_void_p:
     """A module's kernel, which may take so much shared memory. Raises RuntimeError as `zero` does."""
     function = ctypes.c_void_p()
-    found = _driver().cuModuleGetFunction(ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
-    _check("cuModuleGetFunction", found)
+    found = driver().cuModuleGetFunction(ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
+    check("cuModuleGetFunction", found)
     if shared_bytes > _SHARED_WITHOUT_ASKING:
-        allowed = _driver().cuFuncSetAttribute(function, _DYNAMIC_SHARED, shared_bytes)
-        _check("cuFuncSetAttribute", allowed)
+        allowed = driver().cuFuncSetAttribute(function, _DYNAMIC_SHARED, shared_bytes)
+        check("cuFuncSetAttribute", allowed)
     return function
 
 
@@ -121,9 +122,9 @@ def read_variable(module: ctypes.c_void_p, name: str, into: NDArray[Any]) -> Non
     """Copy a module's variable to the host, which waits for it. Raises RuntimeError as `zero` does."""
     at, size = ctypes.c_void_p(), ctypes.c_size_t()
     variable = ctypes.byref(at), ctypes.byref(size), module, ctypes.c_char_p(name.encode())
-    _check("cuModuleGetGlobal", _driver().cuModuleGetGlobal_v2(*variable))
+    check("cuModuleGetGlobal", driver().cuModuleGetGlobal_v2(*variable))
     target = into.ctypes.data_as(ctypes.c_void_p)
-    _check("cuMemcpyDtoH", _driver().cuMemcpyDtoH_v2(target, at, ctypes.c_size_t(into.nbytes)))
+    check("cuMemcpyDtoH", driver().cuMemcpyDtoH_v2(target, at, ctypes.c_size_t(into.nbytes)))
 
 
 def launch_warp(module: ctypes.c_void_p, name: str, argument: ctypes.c_uint64, stream: int) -> None:
@@ -132,13 +133,14 @@ def launch_warp(module: ctypes.c_void_p, name: str, argument: ctypes.c_uint64, s
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
     one, none = ctypes.c_uint(1), ctypes.c_void_p()
     shape = one, one, one, ctypes.c_uint(32), one, one
-    launched = _driver().cuLaunchKernel(function, *shape, ctypes.c_uint(0), _WIDE(stream), arguments, none)
-    _check("cuLaunchKernel", launched)
+    launched = driver().cuLaunchKernel(function, *shape, ctypes.c_uint(0), _WIDE(stream), arguments, none)
+    check("cuLaunchKernel", launched)
 
 
-def _check(function: str, status: int) -> None:
+def check(function: str, status: int) -> None:
+    """Raises RuntimeError with the driver's name of an error if a function returned one."""
     if not status:
         return
     name = ctypes.c_char_p()
-    _driver().cuGetErrorName(status, ctypes.byref(name))
+    driver().cuGetErrorName(status, ctypes.byref(name))
     raise RuntimeError(f"{function} says {(name.value or b'CUDA error').decode()} ({status})")

@@ -35,7 +35,10 @@ from profscope.dispatch.observing import Observing, gpu_here
 from profscope.dispatch.policy import Policy
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.errors import SessionError
+from profscope.hangs.watched_launches import WatchedLaunches
+from profscope.hangs.watcher import Watcher
 from profscope.options import Options
+from profscope.recording.recorded_launches import RecordedLaunches
 from profscope.recording.recorder import Recorder
 from profscope.version import __version__
 
@@ -61,7 +64,8 @@ class Running:
         self.machine = machine = opened.enter_context(backend.select(options.backend))
         self.metadata = _describe(options, machine.metadata()) | dict(more)
         self.recorder = Recorder(options, machine, self.metadata)
-        launches, graphs = self.recorder.launches, self.recorder.graphs
+        self.launches, self.watcher = self._launches()
+        launches, graphs = self.launches, self.recorder.graphs
         self.observing = Observing(options, launches, graphs, machine, gpu_here(machine, options))
         opened.callback(self.observing.close)
         self.budget = budget_here(options, machine)
@@ -77,7 +81,7 @@ class Running:
             self.budget,
         )
         aside = builds_aside(options, machine)
-        self.inductor = InductorLaunches(self.dispatcher, launches.capturing, self.recorder.prepare, aside)
+        self.inductor = InductorLaunches(self.dispatcher, launches.capturing, self._prepare, aside)
         if self.budget is not None:
             self.budget.doors = Doors(
                 self._shut, self._looks, lambda: graphs is not None and graphs.capturing
@@ -91,7 +95,7 @@ class Running:
             self.emulated_counts = EmulatedCounts(machine.emulated, self.dispatcher.configurations)
         self._cpp_kernels_before = cpp_kernels()
         self._parts = (
-            self.recorder, self.observing, self.dispatcher, self.inductor, self.scopes,
+            self.recorder, self.watcher, self.observing, self.dispatcher, self.inductor, self.scopes,
             OtherRanges(self.scopes), self.budget, aside, self.kineto, self.emulated_counts,
         )  # fmt: skip
         self._pauses = 0
@@ -100,6 +104,20 @@ class Running:
         opened.enter_context(self.job.joined())
         opened.callback(self._end)
         self.resume()
+
+    def _launches(self) -> tuple[RecordedLaunches, Watcher | None]:
+        """What launches, and with `hang_s=` what watches these launches."""
+        recorder, hang_s = self.recorder, self.options.hang_s
+        if hang_s is None:
+            return recorder.launches, None
+        cuda = self.machine.device_type == "cuda"
+        launches = WatchedLaunches(recorder.log, recorder.routes, recorder.diagnostics, cuda=cuda)
+        return launches, Watcher(launches, hang_s)
+
+    def _prepare(self) -> None:
+        """See `Recorder.prepare`; what is watched needs no memory for records."""
+        if self.watcher is None:
+            self.recorder.prepare()
 
     def resume(self) -> None:
         """Record; goes on if it does already. Raises SessionError if another session has begun meanwhile."""
@@ -152,9 +170,11 @@ class Running:
         ]
         if from_cpp := launched_from_cpp():
             notes.append(from_cpp)
-        if not self.recorder.launches.seen:
+        if not self.launches.seen:
             notes += self._why_empty(said=len(notes) > len(observed))
-        budget = {} if self.budget is None else {"budget": self.budget.describe()}
+        budget: dict[str, Any] = {} if self.budget is None else {"budget": self.budget.describe()}
+        if self.watcher is not None:
+            budget |= {"hangs": [*self.watcher.rows], "hang_reports": [*self.watcher.notes]}
         metadata = self.metadata | sampling | building | evidence | baseline | budget
         return metadata | self.job.describe(), notes
 
@@ -185,13 +205,15 @@ class Running:
 
     def host_clock(self) -> dict[str, Any]:
         """The metadata's entry "host_clock", as it is now, where there is one."""
-        clocks = self.machine.host_clocks
+        clocks = None if self.watcher is not None else self.machine.host_clocks
         return {} if clocks is None else clocks.describe()
 
     def lasting(self) -> dict[str, Any]:
         """Entries of the metadata that a session's end does not change: "clock", and "bare", by the key of
         the configuration (see `Configuration.beside_bare`), which takes some milliseconds a kernel."""
-        describe = self.recorder.launches.describe
+        if self.watcher is not None:  # nothing that waits for the device
+            return {}
+        describe = self.launches.describe
         known = ((each.key, each.beside_bare(describe)) for each in self.dispatcher.configurations.all())
         return {"clock": self.machine.clock(), "bare": {key: bare for key, bare in known if bare}}
 
@@ -224,7 +246,7 @@ class Running:
         return {"sampling": {"every": self.options.every, "kernels": kernels}}, notes
 
     def _captured(self) -> list[str]:
-        captured = self.recorder.launches.captured.total()
+        captured = self.launches.captured.total()
         if self.budget is None or not captured:
             return []
         return [
@@ -240,7 +262,7 @@ class Running:
     def _undescribed(self) -> list[str]:
         return [
             f"{kernel}: its configuration is not known: {why}"
-            for kernel, why in sorted(self.recorder.launches.undescribed.items())
+            for kernel, why in sorted(self.launches.undescribed.items())
         ]
 
     def _paused(self) -> list[str]:
@@ -289,7 +311,11 @@ def running(options: Options, more: Mapping[str, Any] = MappingProxyType({})) ->
 
 def builds_aside(options: Options, machine: backend.Backend) -> BuildAside | None:
     """What builds recorded binaries of torch.compile in other processes; None if launches wait for theirs."""
-    return None if options.wait or machine.device_type == "cpu" else BuildAside(options, "gpu")
+    return (
+        None
+        if options.wait or options.hang_s is not None or machine.device_type == "cpu"
+        else BuildAside(options, "gpu")
+    )
 
 
 def budget_here(options: Options, machine: backend.Backend) -> Budget | None:

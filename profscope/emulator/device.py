@@ -80,10 +80,10 @@ class Placement:
         sm_count = int(self.sms.max()) + 1
         return min(self.slots_per_sm, -(-count // sm_count))
 
-    def next_round(self, count: int) -> tuple[Array, Array, Array]:
-        """Slots, SMs and start cycles of the next `count` CTAs, at most one a slot."""
+    def next_round(self, count: int) -> tuple[Array, Array]:
+        """Slots and start cycles of the next `count` CTAs, at most one a slot."""
         order = np.argsort(self.free[:, 0], kind="stable")[:count]
-        return order, self.sms[order], self.free[order] + CTA_LAUNCH_CYCLES
+        return order, self.free[order] + CTA_LAUNCH_CYCLES
 
     @property
     def cycles(self) -> tuple[int, int]:

@@ -384,17 +384,17 @@ class Launch:
         for first in range(0, total, len(placement.sms)):
             ctas = np.arange(first, min(total, first + len(placement.sms)))
             schedule = self.schedule(placement, len(ctas))
-            slots, sms, starts = placement.next_round(len(ctas))
+            slots, starts = placement.next_round(len(ctas))
             for part in range(0, len(ctas), self.batch_ctas):
                 here = slice(part, part + self.batch_ctas)
-                ends = self.execute(begun, schedule, ctas[here], starts[here], sms[here])
+                ends = self.execute(begun, schedule, ctas[here], starts[here], slots[here])
                 placement.finish(slots[here], ends)
 
-    def execute(self, begun: Grid, schedule: Schedule, ctas: Array, starts: Array, sms: Array) -> Array:
+    def execute(self, begun: Grid, schedule: Schedule, ctas: Array, starts: Array, slots: Array) -> Array:
         """Run some CTAs together; returns the cycle at which each one's last warp ended, (CTAs, 2)."""
         ends = np.zeros((len(ctas), 2), np.int64)
         with np.errstate(all="ignore"):
-            for part in run(Batch(begun, schedule, ctas, starts, sms)):
+            for part in run(Batch(begun, schedule, ctas, starts, slots)):
                 ends[part.ctas - ctas[0]] = part.clocks.max(axis=1)
         self.steps.done += len(ctas)
         return ends

@@ -68,7 +68,6 @@ class Grid:
         registers = {
             "%tid.x": threads,
             "%laneid": lane,
-            "%warpid": threads[:, :, :1] // LANES,
             "%lanemask_eq": equal.view(np.int32),
             "%lanemask_lt": below.view(np.int32),
             "%lanemask_le": (below | equal).view(np.int32),
@@ -84,16 +83,22 @@ class Grid:
         registers.update({name: np.full((1, 1, 1), value, np.int32) for name, value in numbers.items()})
         return registers
 
-    def special(self, ctas: Array, sms: Array) -> dict[str, Array]:
-        """The special registers of some CTAs, by name."""
+    def special(self, ctas: Array, slots: Array) -> dict[str, Array]:
+        """The special registers of some CTAs, by name. slots: those of the placement that they are in."""
         x, y, _ = self.size
-        column = ctas.reshape(-1, 1, 1)
+        column, sm_count = ctas.reshape(-1, 1, 1), self.device.model.sm_count
+        warps = np.arange(self.warps, dtype=np.int32).reshape(1, -1, 1)
         return self.fixed | {
             "%ctaid.x": (column % x).astype(np.int32),
             "%ctaid.y": (column // x % y).astype(np.int32),
             "%ctaid.z": (column // (x * y)).astype(np.int32),
-            "%smid": sms.astype(np.int32).reshape(-1, 1, 1),
+            "%smid": self.sms(slots).reshape(-1, 1, 1),
+            "%warpid": (slots // sm_count * self.warps).astype(np.int32).reshape(-1, 1, 1) + warps,
         }
+
+    def sms(self, slots: Array) -> Array:
+        """The SM of each slot."""
+        return (slots % self.device.model.sm_count).astype(np.int32)
 
 
 GROUPS = 16  # asynchronous copy groups a warp remembers
@@ -110,13 +115,15 @@ class Batch:
     ends a block.
     """
 
-    def __init__(self, grid: Grid, schedule: Schedule, ctas: Array, start_cycles: Array, sms: Array) -> None:
+    def __init__(
+        self, grid: Grid, schedule: Schedule, ctas: Array, start_cycles: Array, slots: Array
+    ) -> None:
         self.grid = grid
         self.schedule = schedule
         self.times = np.array(schedule.times, np.int64).reshape(-1, CLOCKS)
         self.memory: GlobalMemory = grid.memory
         self.ctas = ctas
-        self.sms = sms
+        self.slots = slots
         self.shape = (len(ctas), grid.warps, LANES)
         self.size = len(ctas) * grid.warps * LANES
         self.registers = list(grid.initial)
@@ -126,7 +133,7 @@ class Batch:
         self.groups = np.zeros((*self.shape[:2], CLOCKS, GROUPS), np.int64)
         self.at: dict[int, Array | None] = {0: None}
         self.waiting: dict[int, Array | None] = {}
-        self.special = grid.special(ctas, sms)
+        self.special = grid.special(ctas, slots)
         self.steps = 0
         self.counts = grid.counts_of(schedule)
 
@@ -143,13 +150,13 @@ class Batch:
         def pick(array: Array) -> Array:
             return array[chosen] if array.shape[0] == total else array
 
-        part.ctas, part.sms = self.ctas[chosen], self.sms[chosen]
+        part.ctas, part.slots = self.ctas[chosen], self.slots[chosen]
         part.shape = (len(chosen), *self.shape[1:])
         part.size = len(chosen) * self.shape[1] * LANES
         part.registers = [pick(r) for r in self.registers]
         part.clocks, part.shared, part.local = self.clocks[chosen], self.shared[chosen], self.local[chosen]
         part.groups = self.groups[chosen]
-        part.special = self.grid.special(part.ctas, part.sms)
+        part.special = self.grid.special(part.ctas, part.slots)
 
         def masks(places: dict[int, Array | None]) -> dict[int, Array | None]:
             picked = {n: None if m is None else pick(m) for n, m in places.items()}
@@ -164,14 +171,14 @@ class Batch:
         whole = object.__new__(cls)
         first = parts[0]
         whole.__dict__.update(first.__dict__)
-        for name in ("ctas", "sms", "clocks", "shared", "local", "groups"):
+        for name in ("ctas", "slots", "clocks", "shared", "local", "groups"):
             setattr(whole, name, np.concatenate([getattr(part, name) for part in parts]))
         whole.shape = (len(whole.ctas), *first.shape[1:])
         whole.size = sum(part.size for part in parts)
         whole.registers = [
             _joined(parts, values) for values in zip(*(p.registers for p in parts), strict=True)
         ]
-        whole.special = first.grid.special(whole.ctas, whole.sms)
+        whole.special = first.grid.special(whole.ctas, whole.slots)
         whole.steps = max(part.steps for part in parts)
         whole.waiting = {}
         (number,) = first.at
@@ -235,7 +242,7 @@ class Batch:
 
     def clock(self, time: int) -> Array:
         """%clock64: the SM's counter, at the schedule's time of this number."""
-        return self.grid.device.sm_clock(self.cycle(time), self.sms)
+        return self.grid.device.sm_clock(self.cycle(time), self.grid.sms(self.slots))
 
     def cycle(self, time: int) -> Array:
         """The device's cycle at the schedule's time of this number."""

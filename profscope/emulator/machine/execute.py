@@ -13,7 +13,7 @@ from profscope.emulator.arrays import Array
 from profscope.emulator.costs import BARRIER_CYCLES
 from profscope.emulator.machine.batch import Batch, compact
 from profscope.emulator.machine.block import Site, TranslatedBlock
-from profscope.errors import EmulatorError
+from profscope.errors import HangError
 
 __all__ = ["QUANTUM", "check_length", "release", "run", "step", "step_or_split"]
 
@@ -74,9 +74,9 @@ def step(batch: Batch, number: int, mask: Array | None) -> None:
 
 
 def check_length(batch: Batch) -> None:
-    """Raise EmulatorError if the batch seems to run without end."""
+    """Raise HangError if the batch seems to run without end."""
     if batch.steps > batch.grid.max_blocks:
-        raise EmulatorError(
+        raise HangError(
             f"{batch.grid.name}: CTA {int(batch.ctas[0])} ran {batch.steps} basic blocks without ending; "
             "it may wait for a CTA that has not started (raise max_blocks if it is just long)"
         )
@@ -162,7 +162,7 @@ def release(batch: Batch) -> None:
         site = blocks[number].site
         assert site is not None
         full = np.broadcast_to(np.True_ if mask is None else mask, batch.shape)
-        raise batch.error(site, "deadlock: not all threads come to this barrier", full, None)
+        raise HangError(str(batch.error(site, "deadlock: not all threads come to this barrier", full, None)))
 
 
 def align_clocks(batch: Batch, places: list[tuple[Site | None, Array]]) -> None:

@@ -69,7 +69,7 @@ class Timeline:
             self.is_free[chosen] = False
             self.started += len(chosen)
             starts = self.placement.free[chosen] + CTA_LAUNCH_CYCLES
-            self.keep(Batch(self.grid, self.schedule, ctas, starts, self.placement.sms[chosen]))
+            self.keep(Batch(self.grid, self.schedule, ctas, starts, chosen))
 
     def next_clock(self) -> int:
         return self.queue[0][0] if self.queue else NEVER

@@ -1,0 +1,106 @@
+"""Which ops can keep a warp waiting for others, for what, and who ends that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from profscope.instrument_passes.analyses.async_roles import barrier_of
+from profscope.instrument_passes.analyses.places import variable_of
+from profscope.instrument_passes.functions import function_name
+from profscope.instrument_passes.ir import Module, Op, Value
+from profscope.instrument_passes.ops import info_of
+
+__all__ = ["Wait", "arrivals_at", "wait_of"]
+
+# Assembly that branches back or waits.
+_WAITS: Final = re.compile(r"\b(?:bra|bar|barrier|wait|try_wait|test_wait|wait_group|bulk|nanosleep)\b")
+_ARRIVES: Final = frozenset(
+    {
+        "ttng.arrive_barrier",
+        "ttng.barrier_expect",
+        "ttng.async_tma_copy_global_to_local",
+        "ttng.async_tma_gather",
+        "ttng.async_copy_mbarrier_arrive",
+        "ttng.async_shared_store",
+        "ttng.tc_gen5_commit",
+        "ttng.tc_gen5_mma",
+        "ttng.tc_gen5_mma_scaled",
+        "ttng.clc_try_cancel",
+    }
+)
+_FOR: Final[Mapping[str, str]] = {
+    "ttg.async_wait": "its asynchronous copies",
+    "ttng.async_tma_store_wait": "its TMA stores",
+    "ttng.warp_group_dot_wait": "its dots",
+    "ttng.warp_group_dot": "its dot",
+    "ttng.cluster_wait": "the other CTAs of its cluster",
+    "ttng.cluster_barrier": "the other CTAs of its cluster",
+    "tt.grid_dependency_wait": "the launch before it",
+    "ttg.warp_yield": "the other partitions",
+    "ttng.clc_try_cancel_sync": "the next tile",
+}
+
+
+class Wait(NamedTuple):
+    """waits_for: in words. detail: as of a `ProgressMark`; values: of the detail, and their types."""
+
+    waits_for: str
+    detail: str = ""
+    values: tuple[Value, ...] = ()
+
+
+def wait_of(op: Op, *, polls: bool) -> Wait | None:
+    """What an op can wait for; None if it never waits for other warps. polls: whether it is in a loop without
+    a number of iterations, which may wait for what the op reads."""
+    info = info_of(op)
+    if op.name == "ttng.wait_barrier":
+        return _on_barrier(op)
+    if op.name in _FOR:
+        return Wait(_FOR[op.name]) if op.name != "ttng.warp_group_dot" or info and info.completes else None
+    if op.name == "tt.call":
+        return Wait(f"{function_name(op.symbol or '')}() to return")
+    if op.name in ("tt.elementwise_inline_asm", "ttg.inline_asm"):
+        return Wait("its assembly") if _WAITS.search(op.first_line) else None
+    if info is None:
+        return None
+    if info.cls in ("load", "atomic") and op.operands and op.operand_types[0].startswith("!tt.ptr"):
+        pointer = op.resolve(op.operands[0])
+        if not polls or pointer is None:
+            return None
+        return Wait("memory", "address", (pointer,))
+    if info.cls == "barrier" and info.completes:
+        return Wait("the other warps of its CTA")
+    return Wait(info.label) if info.cls == "wait" else None
+
+
+def arrivals_at(module: Module) -> Callable[[Op], list[Op]]:
+    """By wait on an mbarrier, the ops that arrive there, or start what does."""
+    arriving: dict[Op, list[Op]] = {}
+    for op in module.walk():
+        barrier = barrier_of(op) if op.name in _ARRIVES else None
+        if barrier is not None:
+            arriving.setdefault(barrier, []).append(op)
+
+    def arrivals(wait: Op) -> list[Op]:
+        barrier = barrier_of(wait)
+        return [] if barrier is None else arriving.get(barrier, [])
+
+    return arrivals
+
+
+def _on_barrier(op: Op) -> Wait:
+    """With the index in its array of barriers, if the op's own text has one, and the phase."""
+    barrier, phase = op.resolve(op.operands[0]), op.resolve(op.operands[1])
+    allocation = barrier_of(op)
+    name = "" if allocation is None else variable_of(allocation.loc)
+    waits_for = f"mbarrier {name}".rstrip()
+    chosen = None if barrier is None else barrier.owner
+    if isinstance(chosen, Op) and chosen.name == "ttg.memdesc_index" and phase is not None:
+        index = chosen.resolve(chosen.operands[1])
+        if index is not None and index.type == phase.type == "i32":
+            return Wait(waits_for, "barrier", (index, phase))
+    if phase is not None and phase.type == "i32":
+        return Wait(waits_for, "phase", (phase,))
+    return Wait(waits_for)

@@ -1,0 +1,1 @@
+"""Launches that do not end: where their warps stand, read while they run."""

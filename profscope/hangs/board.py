@@ -1,0 +1,135 @@
+"""Memory of progress marks: the counters of launches and the slots of warps, of one GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from profscope.device import cuda_driver
+from profscope.device.own_context import WatchedMemory
+from profscope.instrument_passes.progress import COUNTERS, LAUNCH_SHIFT, MAX_LAUNCHES, SLOT, SLOTS
+
+__all__ = ["Board", "DeviceBoard", "HostBoard"]
+
+_READ_S: Final = 1.0
+_COUNTER_BYTES: Final = MAX_LAUNCHES * COUNTERS.itemsize
+_BYTES: Final = _COUNTER_BYTES + SLOTS * SLOT.itemsize
+
+Slots = npt.NDArray[np.void]
+
+
+class Board:
+    """free: numbers that no launch has."""
+
+    def __init__(self) -> None:
+        self.free = deque(range(1, MAX_LAUNCHES))
+
+    def pointer(self, number: int) -> Any:
+        """What Triton's launcher takes for the address of a launch's counters."""
+        raise NotImplementedError
+
+    def look(self) -> tuple[Slots, Slots]:
+        """COUNTERS by the launch's number, and the slots, as they are now. Raises RuntimeError if the device
+        has faulted."""
+        raise NotImplementedError
+
+    def read(self, address: int, size: int) -> bytes | None:
+        """Bytes of the program's memory; None if they cannot be had now."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """No more looks."""
+
+
+def _parts(memory: npt.NDArray[np.uint8]) -> tuple[Slots, Slots]:
+    """The counters and the slots in a board's memory."""
+    return memory[:_COUNTER_BYTES].view(COUNTERS), memory[_COUNTER_BYTES:_BYTES].view(SLOT)
+
+
+def _numbered(slots_address: int) -> npt.NDArray[np.void]:
+    """COUNTERS of all launches, as they begin."""
+    counters = np.zeros(MAX_LAUNCHES, COUNTERS)
+    counters["slots"] = np.arange(MAX_LAUNCHES, dtype=np.uint64) << np.uint64(LAUNCH_SHIFT)
+    counters["slots"] |= np.uint64(slots_address)
+    return counters
+
+
+class HostBoard(Board):
+    """Of the emulator, which reads and writes the host's memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        memory = np.zeros(_BYTES + SLOT.itemsize, np.uint8)
+        start = -memory.ctypes.data % SLOT.itemsize
+        self._memory = memory[start : start + _BYTES]
+        self._counters, self._slots = _parts(self._memory)
+        self._new = _numbered(self._slots.ctypes.data)
+
+    def pointer(self, number: int) -> _Pointer:
+        """As of a new launch: one that the emulator has ended by an error leaves its warps where they were."""
+        self._counters[number] = self._new[number]
+        self._slots[self._slots["launch"] == number] = 0
+        return _Pointer(self._memory, self._counters[number:].ctypes.data)
+
+    def look(self) -> tuple[Slots, Slots]:
+        return _parts(self._memory.copy())
+
+    def read(self, address: int, size: int) -> bytes:
+        return ctypes.string_at(address, size)
+
+
+class _Pointer:
+    """extent: address and bytes of the memory that it points into."""
+
+    def __init__(self, memory: npt.NDArray[np.uint8], address: int) -> None:
+        self.extent = memory.ctypes.data, memory.nbytes
+        self._address = address
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+class DeviceBoard(Board):
+    """Of a GPU. Raises RuntimeError if the driver has no memory for it."""
+
+    def __init__(self, device: int) -> None:
+        super().__init__()
+        self._device = device
+        # In a thread of its own: the caller may be capturing a CUDA graph.
+        self._memory = cuda_driver.aside(WatchedMemory, _BYTES, device)
+        self._memory.write(_numbered(self._memory.address + _COUNTER_BYTES).view(np.uint8))
+        self._thread = cuda_driver.driver_threads(1)
+        self._reading: Future[bytes] | None = None
+
+    def pointer(self, number: int) -> int:
+        return self._memory.address + number * COUNTERS.itemsize
+
+    def look(self) -> tuple[Slots, Slots]:
+        return _parts(self._memory.read(_BYTES))
+
+    def read(self, address: int, size: int) -> bytes | None:
+        """It waits no longer than a second for the program's own context, which alone knows the memory."""
+        if self._reading is not None and not self._reading.done():
+            return None
+        self._reading = self._thread.submit(self._read, address, size)
+        try:
+            return self._reading.result(_READ_S)
+        except (NotYet, RuntimeError):
+            return None
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, address: int, size: int) -> bytes:
+        torch.cuda.set_device(self._device)
+        host, stream = np.zeros(size, np.uint8), torch.cuda.Stream(self._device)
+        cuda_driver.copy(host.ctypes.data, address, size, stream.cuda_stream)
+        stream.synchronize()
+        return host.tobytes()

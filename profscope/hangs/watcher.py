@@ -1,0 +1,245 @@
+"""Looks at launches under way, again and again, and reports those that do not end."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from profscope.errors import HangError
+from profscope.hangs.board import Board
+from profscope.hangs.standing import standing, state_of
+from profscope.hangs.telling import Progress, Seen, hang_rows, hang_text, late_text, slow_text
+from profscope.hangs.watched_launches import WatchedLaunch, WatchedLaunches
+from profscope.instrument_passes.progress import SLOTS
+from profscope.threads import daemon
+
+__all__ = ["Watcher"]
+
+_LONGEST_PAUSE_S: Final = 0.5
+_STALLED: Final = 0.5  # a launch hangs if nothing has moved for so much of hang_s
+
+
+class _Looked:
+    """What the last look at a board has seen. state: see `state_of`, with the launch's number; since_s: when it
+    last changed, by slot; counts, counted_s: of a number's CTAs, and when these last changed."""
+
+    def __init__(self, now: float) -> None:
+        self.state = np.zeros((SLOTS, 4), np.uint32)
+        self.since_s = np.full(SLOTS, now)
+        self.counts: dict[int, tuple[int, int]] = {}
+        self.counted_s: dict[int, float] = {}
+        self.slots: Any = None
+        self.at_s = now
+
+
+class Watcher:
+    """Of a session with `hang_s=`. rows: of `prof.hangs`, one list for each report; notes: what was reported,
+    a text each. reported: called after each report of a hang; interrupted: called when Ctrl-C has come while a
+    launch hangs."""
+
+    def __init__(
+        self, launches: WatchedLaunches, hang_s: float, say: Callable[[str], None] | None = None
+    ) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.reported: Callable[[], None] = lambda: None
+        self.interrupted: Callable[[], None] = lambda: None
+        self._launches = launches
+        self._hang_s = hang_s
+        self._say = say or _to_stderr
+        self._looked: dict[int, _Looked] = {}
+        self._lock = threading.Lock()
+        self._wake: int | None = None
+        launches.failed = self._failed
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Watch in the body of a with statement."""
+        reads, writes = os.pipe()
+        os.set_blocking(writes, False)
+        with _ctrl_c_told(writes):
+            thread = daemon("hangs", self._watch, reads)
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):
+                    os.write(writes, b"\0")
+                if thread is not None:
+                    thread.join(2 * _LONGEST_PAUSE_S)
+        os.close(writes)
+
+    def close(self) -> None:
+        """No more looks."""
+        for board in self._launches.boards.values():
+            board.close()
+
+    def _watch(self, wake: int) -> None:
+        pause_s = min(_LONGEST_PAUSE_S, self._hang_s / 4)
+        try:
+            while True:
+                ready, _, _ = select.select([wake], [], [], pause_s)
+                told = os.read(wake, 64) if ready else b""
+                if 0 in told:
+                    return
+                self.look(is_interrupted=signal.SIGINT in told)
+        finally:
+            os.close(wake)
+
+    def look(self, *, is_interrupted: bool = False) -> None:
+        """At all launches under way; those that hang are reported once. is_interrupted: at once."""
+        for device, board in [*self._launches.boards.items()]:
+            now = time.monotonic()
+            before = self._looked.setdefault(device, _Looked(now))
+            try:
+                counters, slots = self._launches.look(device)
+            except RuntimeError:  # the device has faulted: the program is told
+                continue
+            launches = [each for each in [*self._launches.under_way.values()] if each.device == device]
+            looked = self._compared(before, slots, counters, launches, now)
+            first_of_stream: dict[int, int] = {}
+            for each in launches:
+                first_of_stream.setdefault(each.stream, each.index)
+                is_first = first_of_stream[each.stream] == each.index
+                self._judge(each, board, before, looked, is_first=is_first, at_once=is_interrupted)
+            self._looked[device] = looked
+        if is_interrupted and self.rows:
+            self.interrupted()
+
+    def _compared(
+        self, before: _Looked, slots: Any, counters: Any, launches: list[WatchedLaunch], now: float
+    ) -> _Looked:
+        looked = _Looked(now)
+        looked.slots = slots
+        numbers = slots["launch"]
+        for each in launches:
+            own = np.flatnonzero(numbers == each.number)
+            if len(own):
+                alive, state = state_of(slots[own], each.program.manifest)
+                looked.state[own[alive], :3] = state[alive]
+                looked.state[own[alive], 3] = each.number
+            at = counters[each.number]
+            looked.counts[each.number] = begun, _ = each.counted(int(at["begun"]), int(at["ended"]))
+            if begun:
+                each.began_s = each.began_s or now
+            same = looked.counts[each.number] == before.counts.get(each.number)
+            looked.counted_s[each.number] = before.counted_s.get(each.number, now) if same else now
+        changed = (looked.state != before.state).any(axis=1)
+        looked.since_s = np.where(changed, now, before.since_s)
+        return looked
+
+    def _judge(
+        self,
+        launch: WatchedLaunch,
+        board: Board,
+        before: _Looked,
+        looked: _Looked,
+        *,
+        is_first: bool,
+        at_once: bool,
+    ) -> None:
+        now, number = looked.at_s, launch.number
+        own = np.flatnonzero(looked.state[:, 3] == number)
+        if not len(own):
+            if launch.ended_before is None:  # a replay has ended, or none has begun
+                launch.began_s = None
+                launch.reported.clear()
+            waited_s = now - launch.launched_s
+            is_late = launch.began_s is None and waited_s >= self._hang_s
+            if is_late and is_first and launch.ended_before is not None:
+                self._once(launch, "late", lambda: self._tell(late_text(launch, waited_s)))
+            return
+        assert launch.began_s is not None
+        begun, ended = looked.counts[number]
+        warps = standing(looked.slots, own.tolist(), now - looked.since_s[own], launch.program.manifest)
+        seen = Seen(launch, begun, ended, warps, now - launch.began_s, board.read)
+        stalled_s = now - max(looked.since_s[own].max(), looked.counted_s[number])
+        if at_once or (seen.after_s >= self._hang_s and stalled_s >= _STALLED * self._hang_s):
+            self._once(launch, "hang", lambda: self._hangs(seen))
+        elif seen.after_s >= self._hang_s:
+            progress = _progress(before, looked, own, warps)
+            self._once(launch, "slow", lambda: self._tell(slow_text(seen, progress)))
+
+    def _failed(self, launch: WatchedLaunch, error: BaseException) -> None:
+        """The emulator ends a launch that cannot go on."""
+        if not isinstance(error, HangError):
+            return
+        board = self._launches.boards[launch.device]
+        counters, slots = board.look()
+        own = np.flatnonzero(slots["launch"] == launch.number)
+        alive, _ = state_of(slots[own], launch.program.manifest)
+        at = counters[launch.number]
+        begun, ended = launch.counted(int(at["begun"]), int(at["ended"]))
+        warps = standing(slots, own[alive].tolist(), np.full(alive.sum(), math.nan), launch.program.manifest)
+        why = str(error).partition("\n")[0]
+        after_s = time.monotonic() - launch.launched_s
+        self._once(
+            launch, "hang", lambda: self._hangs(Seen(launch, begun, ended, warps, after_s, board.read, why))
+        )
+
+    def _once(self, launch: WatchedLaunch, what: str, report: Callable[[], None]) -> None:
+        with self._lock:
+            if what in launch.reported:
+                return
+            launch.reported.add(what)
+        report()
+
+    def _hangs(self, seen: Seen) -> None:
+        self.rows += hang_rows(seen)
+        self._tell(hang_text(seen))
+        self.reported()
+
+    def _tell(self, text: str) -> None:
+        self.notes.append(text)
+        self._say(text)
+
+
+def _progress(before: _Looked, looked: _Looked, own: Any, warps: Any) -> Progress:
+    """Of the warp that has done least of its loop, of those that have gone on in it."""
+    took_s = looked.at_s - before.at_s
+    if before.slots is None or took_s <= 0:
+        return Progress(0.0, 0, 0)
+    earlier, later = (
+        before.slots[own]["iteration"].astype(np.int64),
+        looked.slots[own]["iteration"].astype(np.int64),
+    )
+    steps = np.where((looked.state[own] != before.state[own]).any(axis=1), later - earlier, 0)
+    rate = float(np.median(steps[steps > 0])) / took_s if (steps > 0).any() else 0.0
+    known = [each for each in warps if each.iterations]
+    least = min(known, key=lambda each: each.iteration / each.iterations, default=None)
+    return Progress(rate, least.iteration, least.iterations) if least else Progress(rate, 0, 0)
+
+
+@contextlib.contextmanager
+def _ctrl_c_told(writes: int) -> Iterator[None]:
+    """In the body of a with statement SIGINT is also written to a pipe: the main thread may be waiting for the
+    kernel that hangs, in C, and never come to Python's handler."""
+    try:
+        before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+    except ValueError:  # not in the main thread, which alone may ask for it
+        yield
+        return
+    if before != -1:  # somebody else's, such as an event loop's
+        signal.set_wakeup_fd(before)
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(-1)
+
+
+def _to_stderr(text: str) -> None:
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            sys.stderr.write(f"profscope: {text}\n")
+            sys.stderr.flush()
