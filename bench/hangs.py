@@ -1,4 +1,4 @@
-"""Kernels that hang, and what a session with `hang_s=` says of them; and what its marks cost kernels that do not.
+"""Kernels that hang, and what a session with `hang_s=` says of them; what its marks cost other kernels.
 
     python -m bench.hangs [NAME ...]
     python -m bench.hangs --cost [--rows REGEX]
@@ -190,7 +190,7 @@ def _cost(pattern: str) -> None:
             )
 
             def sample(name: str) -> Mapping[str, float]:
-                (prof.resume if name == "marks" else prof.pause)()  # noqa: B023
+                (prof.resume if name == "marks" else prof.pause)()
                 return {"us": device_us(lambda: workload.launch(inputs), 5)}  # noqa: B023
 
             variants: dict[str, Variant] = dict.fromkeys(("bare", "marks"), contextlib.nullcontext)

@@ -6,9 +6,9 @@ A session with `hang_s=` has two arrays for each GPU::
     slots     one SLOT for each place a warp can have on the GPU
 
 A mark is one store by one lane of a warp, over the one before it: the place, the iteration of the loop around
-it, the CTA and the launch. So memory grows with the GPU and not with the grid. A slot belongs to the warp that
-has last written to it. What the place waits for, where that has a number (which mbarrier of an array and its
-phase, or an address), is stored before the mark, and so are the iterations that a loop is going to have.
+it, the CTA and the launch. So memory grows with the GPU and not with the grid. A slot belongs to the warp
+that has last written to it. If a place waits for something with a number (an mbarrier of an array and its
+phase, or an address), that is stored before the mark. How far the outermost loop is has words of its own.
 
 The launcher hands a kernel the address of its COUNTERS, where `slots` says where the slots are.
 """
@@ -25,9 +25,9 @@ __all__ = [
     "LAUNCH_SHIFT",
     "MAX_LAUNCHES",
     "MAX_PLACES",
-    "SLOTS",
     "PLACE_SHIFT",
     "SLOT",
+    "SLOTS",
     "WARPS_OF_SM",
     "Arrival",
     "ProgressMark",
@@ -51,8 +51,8 @@ SLOT: Final = np.dtype(
         ("cta", "<u4"),  # linear CTA id in the launch, x fastest
         ("launch", "<u4"),  # the launch's number, from 1; 0: no warp has been here
         ("detail", "<u4", 2),  # ProgressMark.detail says what
-        ("loop", "<u4"),  # the place of a loop's begin
-        ("iterations", "<u4"),  # that this loop is going to have
+        ("iterations", "<u4"),  # that the outermost loop around the place is going to have, 0 if not known
+        ("outer", "<u4"),  # its iteration, if it has loops inside
     ]
 )
 COUNTERS: Final = np.dtype(
@@ -80,10 +80,12 @@ class ProgressMark:
     """A place in a kernel at which each warp says that it is there.
 
     kind: "begin" (of a warp program), "at" (before an op that can wait), "past" (behind it), "loop" (before a
-    loop), "poll" (before one that only waits for what it reads), "iteration" (at its start), "end". section: index of the warp program. op, label: the op's name, and
-    what it is called. loop: number of the mark before the innermost loop around it, -1 without one. waits_for: of an "at", in
-    words. detail: what the slot's is: "barrier" (index in the array of mbarriers, and phase), "phase" (twice),
-    "address" (64 bits) or "". arrivals: at that mbarrier.
+    loop), "poll" (before one that only waits for what it reads), "iteration" (at its start), "end".
+    section: index of the warp program. op, label: the op's name, and what it is called.
+    loop: number of the mark before the innermost loop around it, -1 without one.
+    waits_for: of an "at", in words. arrivals: at that mbarrier.
+    detail: what the slot's is: "barrier" (index in the array of mbarriers, and phase), "phase" (twice),
+    "address" (64 bits) or "".
     """
 
     kind: str

@@ -155,8 +155,8 @@ class Options:
     )
     hang_s: float | None = _option(
         None,
-        "Find hanging kernels: a launch that has not ended after so many seconds is reported on stderr and in "
-        "prof.hangs, with where each of its warps stands and what it waits for. Kernels run with marks of "
+        "Find kernels that hang: a launch that has not ended after so many seconds is reported on stderr and "
+        "in prof.hangs, with where each of its warps stands and what it waits for. Kernels run with marks of "
         "progress in place of records, so there are no spans",
         "hang_s=10",
         "report launches that have not ended after so many seconds, and where their warps stand; no spans",

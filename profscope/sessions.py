@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import inspect
+import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -80,6 +82,8 @@ class Session(Questions):
             with uninterrupted():
                 parts = running(self.options, self._told)
                 self._running = self._stack.enter_context(parts)
+                if self._running.watcher is not None:
+                    self._running.watcher.interrupted = self._leave_hang
                 OPEN.append(self)
                 self._stack.callback(OPEN.remove, self)
                 atexit.register(self._at_exit)
@@ -126,6 +130,13 @@ class Session(Questions):
         watched = self.options.hang_s is not None
         if error is None and not (self._running.launches.seen if watched else recorder.any_written()):
             self._warn()
+
+    def _leave_hang(self) -> None:
+        """Ctrl-C has come while a launch hangs, for which this process may wait for ever: leave a trace."""
+        path = f"profscope-hang-{os.getpid()}.json"
+        self.save(path)
+        if sys.stderr is not None:
+            sys.stderr.write(f"profscope: wrote {path}\n")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy of a closed session, also a pickled one, is its Profile. Raises SessionError before that."""
@@ -218,6 +229,11 @@ class Session(Questions):
     def _with_clocks(self, parts: Running, metadata: dict[str, Any]) -> dict[str, Any]:
         """And with what else is not asked for each time that a table is read."""
         return metadata | ({} if self._ended else parts.host_clock()) | parts.lasting()
+
+    @property
+    def watcher(self) -> Any:
+        """With `hang_s=` what watches launches, None without."""
+        return None if self._running is None else self._running.watcher
 
     @property
     def spool(self) -> Path | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from profscope.options import Options
 
-__all__ = ["in_flags"]
+__all__ = ["flag_of", "in_flags"]
 
 _SWITCHES: Final = {each.name for each in fields(Options) if each.init and each.type == "bool"}
 _OF_EXPLAIN: Final = ("vary", "limit_s")
@@ -27,6 +27,11 @@ def in_flags(text: str) -> str:
     return _WRITTEN.sub(_replaced, text)
 
 
+def flag_of(name: str) -> str:
+    """The flag of an option, without its dashes."""
+    return name.removesuffix("_s" if name == "hang_s" else "").replace("_", "-")
+
+
 def _replaced(match: re.Match[str]) -> str:
     if match[1] is not None:
         return f"`profscope run {_flag(match[1], match[2])}`"
@@ -34,7 +39,7 @@ def _replaced(match: re.Match[str]) -> str:
 
 
 def _flag(name: str, value: str | None) -> str:
-    flag = f"--{name.replace('_', '-')}"
+    flag = f"--{flag_of(name)}"
     if value is None:
         return flag
     try:

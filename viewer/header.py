@@ -27,6 +27,7 @@ __all__ = [
     "of_launches",
     "of_scopes",
     "render_foot",
+    "render_hangs",
     "render_header",
     "render_top",
 ]
@@ -159,8 +160,8 @@ def render_header(shown: Shown, width: int) -> list[Text]:
         ("Values", (header.values or "").split(), " "),
     ]
     rows += _noted(shown.model)
-    if header.launches:
-        return [*_banner(header), *_render(shown.model, rows, width)]
+    if header.launches or header.hangs:
+        return [*_banner(header), *render_hangs(header.hangs, width), *_render(shown.model, rows, width)]
     # The notes are the first lines.
     rows = rows if UNSEEN in header.notes else [row for row in rows if row[0] != "Note"]
     return [*_banner(header), *_nothing(header, width), Text(), *_render(shown.model, rows, width)]
@@ -189,7 +190,19 @@ def render_top(shown: Shown, width: int) -> list[Text]:
         ("Values", (header.values or "").split(), " "),
         ("Records", _records(shown) if header.dropped else [], ", "),
     ]
-    return [*_banner(header), *_render(shown.model, rows, width)]
+    return [*_banner(header), *render_hangs(header.hangs, width), *_render(shown.model, rows, width)]
+
+
+def render_hangs(texts: Sequence[str], width: int) -> list[Text]:
+    """Launches that did not end, above all else that is said of them."""
+    lines = []
+    for text in texts:
+        for at, line in enumerate(text.splitlines()):
+            indent = " " * (len(line) - len(line.lstrip()))
+            told = wrap(printable(line.strip()).split(" "), width - len(indent) - 2)
+            style = "" if at else "bold red"
+            lines += [Text(f"{indent}{'  ' * (number > 0)}{each}", style) for number, each in enumerate(told)]
+    return lines
 
 
 def render_foot(shown: Shown, width: int) -> list[Text]:
@@ -243,6 +256,8 @@ def _render(model: ProfileModel, rows: Sequence[_Row], width: int) -> list[Text]
 
 def _nothing(header: Header, width: int) -> list[Text]:
     """Why nothing was recorded, by the notes; what to check where they do not say."""
+    if "hang_s" in header.options:
+        return [Text(f"No launch was reported to hang: none took {header.options['hang_s']:g} s.", "bold")]
     if not header.notes or UNSEEN in header.notes:
         said = f"{NO_LAUNCHES}. {TO_CHECK}"
     else:

@@ -48,12 +48,12 @@ NO_TABLE = ("header", "timeline")
 """Of SECTIONS, those that are no table."""
 
 SECTIONS = (
-    "header", "findings", "kernels", "breakdown", "limits", "experiments", "lines", "scopes", "tree",
+    "header", "hangs", "findings", "kernels", "breakdown", "limits", "experiments", "lines", "scopes", "tree",
     "timeline",
 )  # fmt: skip
 """What --show shows, one or several."""
 
-ANSWERS = ("breakdown", "limits", "experiments")
+ANSWERS = ("breakdown", "limits", "experiments", "hangs")
 """Of SECTIONS, those that are the rows of a question or table as they are: --line does not apply."""
 
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")

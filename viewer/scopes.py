@@ -159,7 +159,8 @@ def answer_rows(profile: Profile, name: str, shown: Collection[str]) -> list[Row
     shown."""
     if name not in shown:
         return []
-    table: pd.DataFrame = profile.experiments if name == "experiments" else getattr(profile, name)()
+    answer = getattr(profile, name)
+    table: pd.DataFrame = answer() if callable(answer) else answer  # those that are tables are no questions
     rows: list[Any] = table.astype(object).where(table.notna(), None).to_dict("records")
     return rows
 

@@ -33,6 +33,7 @@ from profscope.viewer.header import (
     of_launches,
     of_scopes,
     render_foot,
+    render_hangs,
     render_header,
     render_top,
 )
@@ -84,6 +85,7 @@ NOTHING = {
     "lines": "no line of any kernel was recorded",
     "breakdown": "where the time goes is unknown: no launch was recorded to its end",
     "limits": "no limits are known: session(evidence=True) measures what a kernel uses",
+    "hangs": "no launch was reported to hang; `profscope run --hang 10` watches for them",
     "experiments": "no experiments were made: profscope.explain measures what each line costs",
     "scopes": "no spans were recorded inside of any kernel",
     "tree": "no spans were recorded inside of any kernel",
@@ -102,7 +104,8 @@ MORE = (
 class View:
     """All that is shown. shown: the model, with the rows of findings and lines that were asked for.
 
-    breakdown, limits, experiments: rows of the questions and tables of these names, where --show names them.
+    breakdown, limits, experiments, hangs: rows of the questions and tables of these names, where --show names
+    them.
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
     hidden_findings: at other lines than --line. tables and trees are of the same groups; `omitted` further
     ones with spans inside have none.
@@ -112,6 +115,7 @@ class View:
     breakdown: list[Row]
     limits: list[Row]
     experiments: list[Row]
+    hangs: list[Row]
     hidden_findings: int
     has_experiments: bool
     bare: list[str]
@@ -207,6 +211,7 @@ def _view(
         breakdown=answer_rows(profile, "breakdown", shown),
         limits=answer_rows(profile, "limits", shown),
         experiments=answer_rows(profile, "experiments", shown),
+        hangs=answer_rows(profile, "hangs", shown),
         hidden_findings=found - len(model.findings),
         has_experiments=len(profile.experiments) > 0,
         bare=bare_kernels(profile.tables, list(dict.fromkeys(each.kernel for each in groups)), spans),
@@ -259,6 +264,7 @@ def _check_shown(view: View, asked: Sequence[str], metadata: Mapping[str, Any]) 
         "breakdown": bool(view.breakdown),
         "limits": bool(view.limits),
         "experiments": bool(view.experiments),
+        "hangs": bool(view.shown.header.hangs),
         "lines": any(each.lines.rows for each in view.kernels if each.lines),
         "scopes": any(table.rows for table in view.tables),
         "tree": any(tree.nodes for tree in view.trees),
@@ -328,6 +334,8 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
     )
     if view.hidden_findings:
         lines += [Text(), Text(f"{count_text(view.hidden_findings, 'finding')} at other lines", style="dim")]
+    if options.show and "hangs" in shown:
+        lines += [Text(), *render_hangs(view.shown.header.hangs, width)]
     lines += render_breakdown(view.breakdown, view.kernels, width, _most_rows(options))
     lines += render_limits(view.limits, view.kernels, width)
     lines += render_experiments(view.experiments, view.kernels, width, options.top)

@@ -58,7 +58,8 @@ def wait_of(op: Op, *, polls: bool) -> Wait | None:
     if op.name == "ttng.wait_barrier":
         return _on_barrier(op)
     if op.name in _FOR:
-        return Wait(_FOR[op.name]) if op.name != "ttng.warp_group_dot" or info and info.completes else None
+        is_issue = op.name == "ttng.warp_group_dot" and (info is None or not info.completes)
+        return None if is_issue else Wait(_FOR[op.name])
     if op.name == "tt.call":
         return Wait(f"{function_name(op.symbol or '')}() to return")
     if op.name in ("tt.elementwise_inline_asm", "ttg.inline_asm"):

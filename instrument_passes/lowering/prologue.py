@@ -30,8 +30,8 @@ __all__ = ["Area", "Identity", "Program", "allocate", "find_area", "given_addres
 @dataclass(frozen=True)
 class Program:
     """calls: by call, the function that only this call calls. places: with these calls. marked: warps say
-    which section they run. wide: see `given_address`; stamps: see `find_area`. shared: CTAs that do not record run the same body
-    as those that do.
+    which section they run. wide: see `given_address`; stamps: see `find_area`. shared: CTAs that do not
+    record run the same body as those that do.
     """
 
     module: Module

@@ -44,7 +44,7 @@ _ENDS: Final = ("tt.return", "ttg.warp_return")
 @register
 @dataclass(frozen=True)
 class Progress(Pass):
-    """Has each warp store where it is, before and behind each op that can wait and at each iteration of a loop.
+    """Has each warp store where it is: before and behind each op that can wait, and at iterations of loops.
 
     The host reads it while the kernel runs: `profscope.session(hang_s=10)` is made for this pass, and hands
     the kernel the memory. It takes the place of lower-records.
@@ -108,6 +108,8 @@ class Writer:
             words, ctas = flow.add_capture(op, self.word, "i64"), flow.add_capture(op, self.cta, "i32")
             for region, word, cta in zip(op.regions[1:], words, ctas, strict=True):
                 self._program(region, word, cta, "")
+        if all(mark.kind in ("begin", "end") for mark in self.marks):
+            raise PassError("it cannot hang: it has no loop, and no op that waits")
         if len(self.marks) > MAX_PLACES:
             raise PassError(
                 f"the kernel has {len(self.marks)} places that could hang, more than {MAX_PLACES}"
@@ -211,39 +213,33 @@ class Writer:
 
     def _loop(self, loop: Op, section: int, warp: _Warp, around: _Loop) -> list[Op]:
         """Its iterations, counted; returns the mark behind it."""
-        p = self.module.fresh("ps")
-        total = self._total(loop, p)
-        number = len(self.marks)
-        loop.insert_before(
-            "\n".join(
-                [
-                    f"{p}_none = arith.constant 0 : i32",
-                    f"{p}_next = arith.constant 1 : i32",
-                    self._mark(
-                        self._described("poll" if _polls(loop) else "loop", loop, section, around),
-                        warp,
-                        around.iteration,
-                    ),
-                    total,
-                    self._store(warp, "loop", [f"{p}_place", f"{p}_total"], number, f"{p}_place"),
-                ]
-            )
-        )
+        p, number = self.module.fresh("ps"), len(self.marks)
+        before = [
+            f"{p}_none = arith.constant 0 : i32",
+            f"{p}_next = arith.constant 1 : i32",
+            self._mark(
+                self._described("poll" if _polls(loop) else "loop", loop, section, around),
+                warp,
+                around.iteration,
+            ),
+        ]
+        is_outermost = around.mark < 0
+        if is_outermost:
+            before += [self._total(loop, p), self._far(warp, f"{p}_total", f"{p}_none")]
+        loop.insert_before("\n".join(before))
+        has_inner = any(inner.name in LOOPS for inner in loop.walk() if inner is not loop)
         carried = flow.carry(loop, [f"{p}_none"])
         (inside,) = carried.inside
-        within = _Loop(inside, number, polls=loop.name == "scf.while")
-        body = loop.regions[-1].entry
-        mark = self._mark(self._described("iteration", loop, section, within), warp, inside)
-        if loop.name == "scf.while":
-            before = loop.regions[0].entry.args[-1].name
-            condition = _Loop(before, number, polls=True)
-            self._block(loop.regions[0].entry, section, warp, condition)
-            mark = self._mark(self._described("iteration", loop, section, condition), warp, before)
-            loop.regions[0].entry.prepend(mark)
-            self._block(body, section, warp, within)
-        else:
-            self._block(body, section, warp, within)
-            body.prepend(mark)
+        regions = [(loop.regions[-1].entry, inside)]
+        if loop.name == "scf.while":  # what it polls is in its condition
+            regions.insert(0, (loop.regions[0].entry, loop.regions[0].entry.args[-1].name))
+        for block, iteration in regions:
+            within = _Loop(iteration, number, polls=loop.name == "scf.while")
+            mark = self._mark(self._described("iteration", loop, section, within), warp, iteration)
+            self._block(block, section, warp, within)
+            if block is regions[0][0]:
+                far = self._far(warp, f"{p}_total", iteration) if is_outermost and has_inner else ""
+                block.prepend(f"{far}\n{mark}".strip())
         carried.end.insert_before(f"{p}_later = arith.addi {inside}, {p}_next : i32")
         flow.hand_on(loop, [f"{p}_later"])
         return loop.insert_after(
@@ -251,7 +247,7 @@ class Writer:
         )
 
     def _total(self, loop: Op, p: str) -> str:
-        """Text of `_total`, i32: how many iterations a loop is going to have, 0 if that is not cheap to know."""
+        """Text of `_total`, i32: how many iterations a loop will have, 0 if that takes long to know."""
         if loop.name == "scf.for":
             read = flow.read_for(loop)
             step, kind = constant_of(loop, read.step), read.induction_type or "i32"
@@ -326,19 +322,14 @@ class Writer:
         at = byte_offset(SLOT, "detail")
         return lines(f"{split}\n{self.target.store_now(f'{p}_none', warp.slot, at, names, warp.leads)}")
 
-    def _store(self, warp: _Warp, field: str, names: list[str], place: int, out: str) -> str:
-        """Text that stores how many iterations the loop behind mark `place` has."""
-        at = byte_offset(SLOT, field)
-        return lines(
-            f"""
-            {out} = arith.constant {place} : i32
-            {self.target.store_now(self.module.fresh("ps_none"), warp.slot, at, names, warp.leads)}
-            """
-        )
+    def _far(self, warp: _Warp, total: str, iteration: str) -> str:
+        """Text that stores how far the outermost loop is."""
+        at, none = byte_offset(SLOT, "iterations"), self.module.fresh("ps_none")
+        return self.target.store_now(none, warp.slot, at, [total, iteration], warp.leads)
 
 
 def _inside(op: Op) -> list[Region]:
-    """The regions that the op's own warps run; partitions are other warps' programs, a loop's are `_loop`'s."""
+    """The regions that the op's own warps run: partitions are other warps' programs."""
     regions = recordable_regions(op)
     return regions[:1] if op.name == "ttg.warp_specialize" else regions
 

@@ -19,6 +19,7 @@ MOST_BYTES: Final = 4096
 _MISSING: Final = "not measured: "
 _NAME: Final = 48  # characters of a name, if there is little room
 _TEXT: Final = 240  # of a line about the whole profile
+_HANG_LINES: Final = 6
 _MISSING_BYTES: Final = MOST_BYTES // 4  # of what was not measured
 
 
@@ -106,6 +107,7 @@ def _head(model: ProfileModel, trace: str) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     lines.append(f"versions: {versions}")
     lines.append(f"verdict: {model.verdict.brief}")
+    lines += [line for text in header.hangs for line in text.splitlines()][:_HANG_LINES]
     lines.append(
         "kernels: share of all time, quartiles; findings: what fixing each saves of the kernel's time"
     )

@@ -29,9 +29,10 @@ HANG_COLUMNS: Final = {
 }
 """Columns of `prof.hangs`, and their dtypes.
 
-partition: of a warp-specialised kernel, "" of others. file, line, op: where the warp stands. iteration: of the
-innermost loop there, from 0. waits_for: in words; arrives: which code ends that, if it is an mbarrier. since_s:
-for how long the warp had not moved when the launch was reported, seconds; NaN of the emulator's own findings.
+partition: of a warp-specialised kernel, "" of others. file, line, op: where the warp stands. iteration: of
+the innermost loop there, from 0. waits_for: in words; arrives: which code ends that, if it is an mbarrier.
+since_s: for how long the warp had not moved when the launch was reported, seconds; NaN if the emulator has
+found by itself that it hangs.
 """
 
 
@@ -45,5 +46,5 @@ def hangs_of(tables: Tables) -> pd.DataFrame:
 
 
 def hang_texts(tables: Tables) -> list[str]:
-    """What was reported, a text of one or several lines each: launches that hang, are slow or have not begun."""
+    """What was reported, one or several lines each: launches that hang, are slow or have not begun."""
     return [str(text) for text in tables.metadata.get("hang_reports") or []]

@@ -34,12 +34,14 @@ _WRITING_S: Final = 60.0  # a signal waits no longer for the trace to be written
 _FIRST_S: Final = 1.0
 _LONGER: Final = 1.2  # each pause than the one before,
 _LONGEST_S: Final = 10.0  # up to that
+_HUNG: Final = 6  # exit code
+_INTERRUPT_S: Final = 2.0  # that a program has to handle Ctrl-C while a launch hangs
 _SHARE: Final = 0.01  # of the time that goes into it at most
 
 
 class RecordedRun:
     """report: told the profile and where it is, once it is written; None where nothing is shown.
-    emulated: whether there is no GPU.
+    emulated: whether there is no GPU. hang_exit: end the program when a launch hangs.
 
     The program's exit code, output and traceback are its own. Where it ends with 0 and its recording could
     not be written, the exit code is 1.
@@ -54,6 +56,7 @@ class RecordedRun:
         rank: int | None,
         report: Callable[[Any, Output], None] | None,
         emulated: bool = False,
+        hang_exit: bool = False,
     ) -> None:
         self._program = program
         self._imports = OwnImports()
@@ -62,6 +65,7 @@ class RecordedRun:
         self._rank = rank
         self._emulated = emulated
         self._report = report
+        self._hang_exit = hang_exit
         self._pid = os.getpid()
         self._session: Any = None
         self._first_launch = FirstLaunch(self._open)
@@ -144,8 +148,41 @@ class RecordedRun:
         except Exception as error:  # noqa: BLE001  the program's launch goes on
             self._fail(f"nothing is recorded: {_told(error)}")
             return None
+        self._watch_hangs(self._session.watcher)
         self._flushing = daemon("flush", self._flush, self._session)
         return self._session.entered
+
+    def _watch_hangs(self, watcher: Any) -> None:
+        if watcher is None:
+            return
+        if self._hang_exit:
+            watcher.reported = self._hangs
+        else:
+            watcher.reported = self._save_so_far
+        watcher.interrupted = self._interrupted_in_hang
+
+    def _save_so_far(self) -> None:
+        """While a launch hangs, in the thread that has found it."""
+        try:
+            with self._imports.apart():
+                self._marked(self._session.profile).save(self._output.path)
+            self._say(f"wrote {self._output.name} so far")
+        except Exception as error:  # noqa: BLE001  the program goes on
+            self._fail(_told(error))
+
+    def _hangs(self) -> None:
+        self._code, self._cut_short = _HUNG, "a launch hung, and --hang-exit ended it"
+        self._finish()
+        self._exit_at_once(_HUNG)
+
+    def _interrupted_in_hang(self) -> None:
+        """Ctrl-C: if the program waits for the launch, it never learns of it."""
+        self._save_so_far()
+        time.sleep(_INTERRUPT_S)
+        if not (self._finished or self._interrupted):
+            self._code, self._cut_short = _killed_by(signal.SIGINT), "interrupted while a launch hung"
+            self._finish()
+            _die_of(signal.SIGINT)
 
     def _gave_way(self, why: str) -> None:
         """The program records by other means: this run's session ends, and what it has recorded stays."""
@@ -269,8 +306,10 @@ class RecordedRun:
             self._close()
         profile = self._marked(self._session.profile)
         recorded = any(len(each) for each in (profile.launches, profile.events, profile.host))
-        if not recorded and not self._failed:
-            self._say(f"nothing is written: {'; '.join(profile.metadata['notes'])}")
+        reported = bool(profile.metadata.get("hang_reports"))
+        if not (recorded or reported or self._failed):
+            unhung = [] if self._options.hang_s is None else ["no launch was reported to hang"]
+            self._say(f"nothing is written: {'; '.join([*unhung, *profile.metadata['notes']])}")
             self._output.release()
             return
         self._output.check()

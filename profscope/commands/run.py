@@ -25,7 +25,7 @@ from profscope.compat.patches import after_import
 from profscope.errors import OptionError, SessionError, run_command
 from profscope.options import Options
 from profscope.traces.formats import DEFAULT
-from profscope.viewer.flags import in_flags
+from profscope.viewer.flags import flag_of, in_flags
 
 __all__ = [
     "add_flags",
@@ -77,6 +77,8 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
     given, chosen = parse(parser, words, actions)
     options = {name: value for name, value in vars(given).items() if name in option_names()}
     checked = run_options(options)
+    if given.hang_exit and checked.hang_s is None:
+        raise OptionError("--hang-exit: add --hang S, after how many seconds a launch hangs")
     if given.output == "":
         raise OptionError(f"-o '': it is empty; name a trace: {FORMATS}")
     if checked.backend == "gpu" and not _has_gpu():
@@ -109,7 +111,9 @@ def _recorded(
         )
     options = replace(options, spool=spool or output.folder)
     report = None if given.quiet and not given.open else _said_by(number, quiet=given.quiet, opens=given.open)
-    return RecordedRun(chosen, options, output, rank=number, report=report, emulated=emulated).run
+    return RecordedRun(
+        chosen, options, output, rank=number, report=report, emulated=emulated, hang_exit=given.hang_exit
+    ).run
 
 
 def _spool(given: Path) -> Path:
@@ -191,6 +195,11 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
             help=f"trace to write: {FORMATS}; replaced if profscope wrote it. The processes of a job "
             f"write step.json to a folder, step (default: {DEFAULT}, then profscope-2.pftrace.gz, ...)",
         ),
+        of_run.add_argument(
+            "--hang-exit",
+            action="store_true",
+            help="with --hang: end the program with status 6 when a launch hangs; it waits on by default",
+        ),
         of_run.add_argument("-q", "--quiet", action="store_true", help="print no summary at the end"),
         of_run.add_argument("--open", action="store_true", help="show the profile in a browser at the end"),
     ]
@@ -264,6 +273,7 @@ _VALUES: Final[Mapping[str, _Value]] = {
         "true, false, or a list of counts, samples, counters, counters:METRIC, records, experiments, "
         "seconds:S",
     ),
+    "hang_s": _Value("SECONDS", float, "a number of seconds above 0"),
     "spool": _Value("FOLDER", str, "the path of a folder"),
     "backend": _Value("auto|gpu|emulator", str, "auto, gpu or emulator"),
 }
@@ -277,7 +287,7 @@ def option_names() -> list[str]:
 
 def run_options(given: Mapping[str, Any]) -> Options:
     """The options of a run. given: those that were. Raises OptionError."""
-    return Options(**{**RUN_DEFAULTS, **given})
+    return Options(**{**({} if "hang_s" in given else RUN_DEFAULTS), **given})
 
 
 def add_flags(parser: argparse._ArgumentGroup) -> list[argparse.Action]:
@@ -291,7 +301,7 @@ def _options() -> list[Field[Any]]:
 
 def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argparse.Action]:
     name, says = option.name, option.metadata["cli"].replace("%", "%%")
-    flag, nothing = name.replace("_", "-"), argparse.SUPPRESS
+    flag, nothing = flag_of(name), argparse.SUPPRESS
     if name not in _VALUES:
         yield parser.add_argument(f"--{flag}", dest=name, default=nothing, action="store_true", help=says)
         return

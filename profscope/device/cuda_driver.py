@@ -17,8 +17,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 from numpy.typing import NDArray
 
 __all__ = [
-    "allow_capture", "aside", "check", "copy", "driver", "driver_threads", "function_of", "launch_warp", "load_module",
-    "read_variable", "unload_module", "zero",
+    "allow_capture", "aside", "check", "copy", "driver", "driver_threads", "function_of", "launch_warp",
+    "load_module", "read_variable", "unload_module", "zero",
 ]  # fmt: skip
 
 P = ParamSpec("P")

@@ -2,12 +2,15 @@
 
 A thread that waits for a kernel in the driver (a full queue, a module that is loaded, memory that is freed)
 holds the lock of its context, and other threads' copies in that context wait with it. So this memory is
-mapped for the device and not for a context, and is copied in a context of its own: on an H200 in 0.1 ms in each
-of these cases (bench/hangs.py).
+mapped for the device and not for a context, and is copied in a context of its own: on an H200 in 0.1 ms in
+each of these cases (2026-11-30, `python -m bench.hangs`).
+
+The program's own memory can be read in the program's context only, so such a read may have to be given up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 from typing import Any, Final
@@ -16,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from profscope.device.cuda_driver import check, driver
+from profscope.threads import daemon
 
-__all__ = ["WatchedMemory"]
+__all__ = ["ProgramMemory", "WatchedMemory"]
 
+_READ_S: Final = 0.5
 _ON_DEVICE: Final = 1  # CU_MEM_LOCATION_TYPE_DEVICE
 _PINNED: Final = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
 _READ_WRITE: Final = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -48,7 +53,8 @@ class _Access(ctypes.Structure):
 class WatchedMemory:
     """So many bytes of a device, zero at first. Thread-safe.
 
-    address: on the device, for kernels of any context. Raises RuntimeError with the driver's name of an error.
+    address: on the device, for kernels of any context. Raises RuntimeError with the driver's name of an
+    error.
     """
 
     def __init__(self, size: int, device: int) -> None:
@@ -98,6 +104,39 @@ class WatchedMemory:
             _call("cuStreamSynchronize", self._stream)
         finally:
             _call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+
+class ProgramMemory:
+    """Reads a device's memory in the calling thread's context, which is the program's, from other threads.
+    Raises RuntimeError as `WatchedMemory` does."""
+
+    def __init__(self) -> None:
+        self._context, self._stream = ctypes.c_void_p(), ctypes.c_void_p()
+        self._is_blocked = False
+        _call("cuCtxGetCurrent", ctypes.byref(self._context))
+        _call("cuStreamCreate", ctypes.byref(self._stream), _NON_BLOCKING)
+
+    def read(self, address: int, size: int) -> bytes | None:
+        """Bytes at an address; None if they cannot be read, or not within half a second."""
+        if self._is_blocked:
+            return None
+        found: list[bytes] = []
+        thread = daemon("memory", self._read, address, size, found)
+        if thread is not None:
+            thread.join(_READ_S)
+            self._is_blocked = thread.is_alive()
+        return found[0] if found else None
+
+    def _read(self, address: int, size: int, found: list[bytes]) -> None:
+        host = ctypes.create_string_buffer(size)
+        with contextlib.suppress(RuntimeError):  # such as memory that is mapped no more
+            _call("cuCtxSetCurrent", self._context)
+            target = ctypes.cast(host, ctypes.c_void_p)
+            _call(
+                "cuMemcpyDtoHAsync_v2", target, ctypes.c_uint64(address), ctypes.c_size_t(size), self._stream
+            )
+            _call("cuStreamSynchronize", self._stream)
+            found.append(host.raw)
 
 
 def _call(function: str, *arguments: Any) -> None:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from profscope.device import cuda_driver
-from profscope.device.own_context import WatchedMemory
+from profscope.device.own_context import ProgramMemory, WatchedMemory
 from profscope.instrument_passes.progress import COUNTERS, LAUNCH_SHIFT, MAX_LAUNCHES, SLOT, SLOTS
 
 __all__ = ["Board", "DeviceBoard", "HostBoard"]
 
-_READ_S: Final = 1.0
 _COUNTER_BYTES: Final = MAX_LAUNCHES * COUNTERS.itemsize
 _BYTES: Final = _COUNTER_BYTES + SLOTS * SLOT.itemsize
 
@@ -41,11 +37,8 @@ class Board:
         raise NotImplementedError
 
     def read(self, address: int, size: int) -> bytes | None:
-        """Bytes of the program's memory; None if they cannot be had now."""
+        """Bytes of the program's memory; None if they cannot be read."""
         raise NotImplementedError
-
-    def close(self) -> None:
-        """No more looks."""
 
 
 def _parts(memory: npt.NDArray[np.uint8]) -> tuple[Slots, Slots]:
@@ -73,7 +66,7 @@ class HostBoard(Board):
         self._new = _numbered(self._slots.ctypes.data)
 
     def pointer(self, number: int) -> _Pointer:
-        """As of a new launch: one that the emulator has ended by an error leaves its warps where they were."""
+        """As of a new launch: one that ended by an error has left its warps where they were."""
         self._counters[number] = self._new[number]
         self._slots[self._slots["launch"] == number] = 0
         return _Pointer(self._memory, self._counters[number:].ctypes.data)
@@ -101,12 +94,10 @@ class DeviceBoard(Board):
 
     def __init__(self, device: int) -> None:
         super().__init__()
-        self._device = device
         # In a thread of its own: the caller may be capturing a CUDA graph.
         self._memory = cuda_driver.aside(WatchedMemory, _BYTES, device)
         self._memory.write(_numbered(self._memory.address + _COUNTER_BYTES).view(np.uint8))
-        self._thread = cuda_driver.driver_threads(1)
-        self._reading: Future[bytes] | None = None
+        self._program = ProgramMemory()
 
     def pointer(self, number: int) -> int:
         return self._memory.address + number * COUNTERS.itemsize
@@ -115,21 +106,4 @@ class DeviceBoard(Board):
         return _parts(self._memory.read(_BYTES))
 
     def read(self, address: int, size: int) -> bytes | None:
-        """It waits no longer than a second for the program's own context, which alone knows the memory."""
-        if self._reading is not None and not self._reading.done():
-            return None
-        self._reading = self._thread.submit(self._read, address, size)
-        try:
-            return self._reading.result(_READ_S)
-        except (NotYet, RuntimeError):
-            return None
-
-    def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    def _read(self, address: int, size: int) -> bytes:
-        torch.cuda.set_device(self._device)
-        host, stream = np.zeros(size, np.uint8), torch.cuda.Stream(self._device)
-        cuda_driver.copy(host.ctypes.data, address, size, stream.cuda_stream)
-        stream.synchronize()
-        return host.tobytes()
+        return self._program.read(address, size)

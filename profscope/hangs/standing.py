@@ -19,8 +19,8 @@ Slots = npt.NDArray[Any]
 
 
 class Stands(NamedTuple):
-    """What is known of each mark of a program, by its number. state: the mark in whose place it counts: a loop
-    that only polls counts as one place; ends: whether no warp hangs there; polls: whether it is in such a
+    """What is known of each mark of a program, by its number. state: the mark in whose place it counts, as a
+    loop that only polls is one place; ends: whether no warp hangs there; polls: whether it is in such a
     loop."""
 
     state: npt.NDArray[np.uint32]
@@ -49,17 +49,27 @@ def state_of(slots: Slots, manifest: Manifest) -> tuple[npt.NDArray[np.bool_], n
 
 @dataclass(frozen=True)
 class Standing:
-    """One warp. since_s: for how long, seconds, NaN if not known; iterations: how many its loop is going to
-    have, 0 if not known; detail: see `ProgressMark`."""
+    """One warp.
 
+    slot: its index. iteration: of the innermost loop; outer, iterations: of the outermost loop, and how many
+    that is going to have, 0 if not known; is_inner: whether these are two loops. detail: see `ProgressMark`.
+    since_s: for how long, seconds, NaN if not known.
+    """
+
+    slot: int
     cta: int
-    sm: int
     warp: int
     mark: ProgressMark
     iteration: int
     detail: tuple[int, int]
+    outer: int
     iterations: int
+    is_inner: bool
     since_s: float
+
+    @property
+    def sm(self) -> int:
+        return self.slot // WARPS_OF_SM
 
 
 def standing(
@@ -72,16 +82,19 @@ def standing(
         slot = slots[index]
         place, warp = divmod(int(slot["place"]), 1 << PLACE_SHIFT)
         mark = _polled(manifest.marks, place)
-        own_loop = mark.loop >= 0 and int(slot["loop"]) == mark.loop
+        is_inner = mark.loop >= 0 and manifest.marks[mark.loop].loop >= 0
+        iteration = int(slot["iteration"]) if mark.loop >= 0 else 0
         found.append(
             Standing(
+                index,
                 int(slot["cta"]),
-                index // WARPS_OF_SM,
                 warp,
                 mark,
-                int(slot["iteration"]) if mark.loop >= 0 else 0,
+                iteration,
                 (int(slot["detail"][0]), int(slot["detail"][1])),
-                int(slot["iterations"]) if own_loop else 0,
+                int(slot["outer"]) if is_inner else iteration,
+                int(slot["iterations"]) if mark.loop >= 0 else 0,
+                is_inner,
                 since,
             )
         )

@@ -55,7 +55,7 @@ def hang_text(seen: Seen) -> str:
     if len(patterns) > _SHOWN:
         others = sum(len(ctas) for ctas in list(patterns.values())[_SHOWN:])
         lines.append(f"  {others} CTAs stand elsewhere; prof.hangs has them")
-    return "\n".join(lines)
+    return "\n".join([*lines, "  nothing but the end of this process stops it"])
 
 
 def slow_text(seen: Seen, progress: Progress) -> str:
@@ -68,8 +68,8 @@ def slow_text(seen: Seen, progress: Progress) -> str:
 def late_text(launch: WatchedLaunch, waited_s: float) -> str:
     """One line of a launch that has not begun, though no launch before it in its stream is under way."""
     return (
-        f"{launch.program.manifest.kernel}, launch {launch.index}, has not begun for {waited_s:.1f} s: its stream "
-        "waits for an event of another stream, or for other work before it"
+        f"{launch.program.manifest.kernel}, launch {launch.index}, has not begun for {waited_s:.1f} s: its "
+        "stream waits for an event of another stream, or for other work before it"
     )
 
 
@@ -152,11 +152,14 @@ def _does(seen: Seen, warps: Sequence[Standing]) -> str:
 
 
 def _where_in_loop(warps: Sequence[Standing]) -> str:
-    if warps[0].mark.loop < 0:
+    first = warps[0]
+    if first.mark.loop < 0:
         return ""
-    iterations = sorted({each.iteration for each in warps})
-    of = f" of {warps[0].iterations:,}" if warps[0].iterations else ""
-    return f", iteration {_numbers(iterations)}{of}"
+    text = f", iteration {_numbers(sorted({each.iteration for each in warps}))}"
+    of = f" of {first.iterations:,}" if first.iterations else ""
+    if first.outer == first.iteration:
+        return text + of
+    return f"{text}, of the outermost loop {_numbers(sorted({each.outer for each in warps}))}{of}"
 
 
 def _waits_for(seen: Seen, each: Standing, *, value: bool = True) -> str:
@@ -188,7 +191,7 @@ def _memory(seen: Seen, address: int, *, value: bool) -> str:
     offset = address - inside.address
     text = f"{inside.name} + {offset} bytes" if offset else inside.name
     found = seen.read(address, 4) if value and address + 4 <= inside.end else None
-    return text if found is None else f"{text}, which holds {int.from_bytes(found, 'little', signed=True)}"
+    return text if found is None else f"{text} (holds {int.from_bytes(found, 'little', signed=True)})"
 
 
 def _arrives(seen: Seen, each: Standing) -> str:

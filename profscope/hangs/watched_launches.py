@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-import torch
-
 from profscope.compat.kernels import Call
 from profscope.compat.programs import Program
 from profscope.compat.triton_parts import CompiledKernel
@@ -167,6 +165,6 @@ class WatchedLaunches(RecordedLaunches):
 
 def _tensors(names: Sequence[str], arguments: Sequence[Any]) -> Iterator[Tensor]:
     for name, value in zip(names, arguments, strict=False):
-        if isinstance(value, torch.Tensor):
+        if hasattr(value, "untyped_storage"):
             storage = value.untyped_storage()
             yield Tensor(name, value.data_ptr(), storage.data_ptr() + storage.nbytes())

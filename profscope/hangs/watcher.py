@@ -10,14 +10,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
 from profscope.errors import HangError
 from profscope.hangs.board import Board
-from profscope.hangs.standing import standing, state_of
+from profscope.hangs.standing import Standing, standing, state_of
 from profscope.hangs.telling import Progress, Seen, hang_rows, hang_text, late_text, slow_text
 from profscope.hangs.watched_launches import WatchedLaunch, WatchedLaunches
 from profscope.instrument_passes.progress import SLOTS
@@ -27,11 +28,12 @@ __all__ = ["Watcher"]
 
 _LONGEST_PAUSE_S: Final = 0.5
 _STALLED: Final = 0.5  # a launch hangs if nothing has moved for so much of hang_s
+_AT_ONCE_S: Final = 1.0  # and when Ctrl-C comes, if nothing has moved for so long
 
 
 class _Looked:
-    """What the last look at a board has seen. state: see `state_of`, with the launch's number; since_s: when it
-    last changed, by slot; counts, counted_s: of a number's CTAs, and when these last changed."""
+    """What the last look at a board has seen. state: see `state_of`, with the launch's number; since_s: when
+    it last changed, by slot; counts, counted_s: of a number's CTAs, and when these last changed."""
 
     def __init__(self, now: float) -> None:
         self.state = np.zeros((SLOTS, 4), np.uint32)
@@ -44,8 +46,8 @@ class _Looked:
 
 class Watcher:
     """Of a session with `hang_s=`. rows: of `prof.hangs`, one list for each report; notes: what was reported,
-    a text each. reported: called after each report of a hang; interrupted: called when Ctrl-C has come while a
-    launch hangs."""
+    a text each. reported: called after each report of a hang; interrupted: called when Ctrl-C has come while
+    a launch hangs."""
 
     def __init__(
         self, launches: WatchedLaunches, hang_s: float, say: Callable[[str], None] | None = None
@@ -74,14 +76,9 @@ class Watcher:
             finally:
                 with contextlib.suppress(OSError):
                     os.write(writes, b"\0")
-                if thread is not None:
+                if thread not in (None, threading.current_thread()):
                     thread.join(2 * _LONGEST_PAUSE_S)
         os.close(writes)
-
-    def close(self) -> None:
-        """No more looks."""
-        for board in self._launches.boards.values():
-            board.close()
 
     def _watch(self, wake: int) -> None:
         pause_s = min(_LONGEST_PAUSE_S, self._hang_s / 4)
@@ -94,6 +91,11 @@ class Watcher:
                 self.look(is_interrupted=signal.SIGINT in told)
         finally:
             os.close(wake)
+
+    @property
+    def hanging(self) -> bool:
+        """Whether a launch that was reported to hang is still under way."""
+        return any("hang" in each.reported for each in [*self._launches.under_way.values()])
 
     def look(self, *, is_interrupted: bool = False) -> None:
         """At all launches under way; those that hang are reported once. is_interrupted: at once."""
@@ -112,7 +114,7 @@ class Watcher:
                 is_first = first_of_stream[each.stream] == each.index
                 self._judge(each, board, before, looked, is_first=is_first, at_once=is_interrupted)
             self._looked[device] = looked
-        if is_interrupted and self.rows:
+        if is_interrupted and self.hanging:
             self.interrupted()
 
     def _compared(
@@ -161,12 +163,13 @@ class Watcher:
         assert launch.began_s is not None
         begun, ended = looked.counts[number]
         warps = standing(looked.slots, own.tolist(), now - looked.since_s[own], launch.program.manifest)
-        seen = Seen(launch, begun, ended, warps, now - launch.began_s, board.read)
+        seen = Seen(launch, begun, ended, warps, now - launch.began_s, cache(board.read))
         stalled_s = now - max(looked.since_s[own].max(), looked.counted_s[number])
-        if at_once or (seen.after_s >= self._hang_s and stalled_s >= _STALLED * self._hang_s):
+        is_stalled = seen.after_s >= self._hang_s and stalled_s >= _STALLED * self._hang_s
+        if is_stalled or (at_once and stalled_s >= _AT_ONCE_S):
             self._once(launch, "hang", lambda: self._hangs(seen))
         elif seen.after_s >= self._hang_s:
-            progress = _progress(before, looked, own, warps)
+            progress = _progress(before, looked, warps)
             self._once(launch, "slow", lambda: self._tell(slow_text(seen, progress)))
 
     def _failed(self, launch: WatchedLaunch, error: BaseException) -> None:
@@ -183,7 +186,9 @@ class Watcher:
         why = str(error).partition("\n")[0]
         after_s = time.monotonic() - launch.launched_s
         self._once(
-            launch, "hang", lambda: self._hangs(Seen(launch, begun, ended, warps, after_s, board.read, why))
+            launch,
+            "hang",
+            lambda: self._hangs(Seen(launch, begun, ended, warps, after_s, cache(board.read), why)),
         )
 
     def _once(self, launch: WatchedLaunch, what: str, report: Callable[[], None]) -> None:
@@ -203,26 +208,22 @@ class Watcher:
         self._say(text)
 
 
-def _progress(before: _Looked, looked: _Looked, own: Any, warps: Any) -> Progress:
-    """Of the warp that has done least of its loop, of those that have gone on in it."""
-    took_s = looked.at_s - before.at_s
-    if before.slots is None or took_s <= 0:
+def _progress(before: _Looked, looked: _Looked, warps: Sequence[Standing]) -> Progress:
+    """Of the warp that has done least of its outermost loop, of those that are in one."""
+    in_loops = [each for each in warps if each.mark.loop >= 0]
+    least = min(in_loops, key=lambda each: each.outer / (each.iterations or 1), default=None)
+    if least is None or before.slots is None:
         return Progress(0.0, 0, 0)
-    earlier, later = (
-        before.slots[own]["iteration"].astype(np.int64),
-        looked.slots[own]["iteration"].astype(np.int64),
-    )
-    steps = np.where((looked.state[own] != before.state[own]).any(axis=1), later - earlier, 0)
-    rate = float(np.median(steps[steps > 0])) / took_s if (steps > 0).any() else 0.0
-    known = [each for each in warps if each.iterations]
-    least = min(known, key=lambda each: each.iteration / each.iterations, default=None)
-    return Progress(rate, least.iteration, least.iterations) if least else Progress(rate, 0, 0)
+    then = before.slots[least.slot]
+    is_same = int(then["cta"]) == least.cta and int(then["launch"]) == int(looked.slots[least.slot]["launch"])
+    steps = least.outer - int(then["outer" if least.is_inner else "iteration"]) if is_same else 0
+    return Progress(max(0, steps) / (looked.at_s - before.at_s), least.outer, least.iterations)
 
 
 @contextlib.contextmanager
 def _ctrl_c_told(writes: int) -> Iterator[None]:
-    """In the body of a with statement SIGINT is also written to a pipe: the main thread may be waiting for the
-    kernel that hangs, in C, and never come to Python's handler."""
+    """In the body of a with statement SIGINT is also written to a pipe: the main thread may be waiting for
+    the kernel that hangs, in C, and never come to Python's handler."""
     try:
         before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
     except ValueError:  # not in the main thread, which alone may ask for it
@@ -235,7 +236,8 @@ def _ctrl_c_told(writes: int) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.set_wakeup_fd(-1)
+        with contextlib.suppress(ValueError):  # a session that ends in another thread, as one of a run may
+            signal.set_wakeup_fd(-1)
 
 
 def _to_stderr(text: str) -> None:

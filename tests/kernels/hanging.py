@@ -14,7 +14,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     mbarrier,
     tma,
     warpgroup_mma,
-    warpgroup_mma_wait,
 )
 
 # ruff: noqa: N803
@@ -44,8 +43,8 @@ def spin_kernel(x_ptr, release_ptr, steps, stuck, BLOCK: tl.constexpr):
 
 @triton.jit
 def tiles_kernel(x_ptr, next_ptr, done_ptr, tiles, BLOCK: tl.constexpr):
-    """Persistent CTAs take tiles by a counter, and wait at the end until as many are done as there are; with a
-    counter that the launch before has left where it was, none is."""
+    """Persistent CTAs take tiles by a counter, and wait at the end until all are done; with a counter that is
+    where the launch before has left it, none is."""
     tile = tl.atomic_add(next_ptr, 1)
     while tile < tiles:
         at = tile * BLOCK + tl.arange(0, BLOCK)
@@ -97,8 +96,8 @@ def slow_kernel(x_ptr, steps, inner, BLOCK: tl.constexpr):
 
 @gluon.jit
 def _multiply(a_bufs, b_bufs, full, empty, out_ptr, k_tiles, FAULT: gl.constexpr):
-    """FAULT "phase": waits for the wrong phase from the second round of the buffers on; "arrive": does not free
-    the last buffer of the third round."""
+    """FAULT "phase": waits for the wrong phase in the third round of the buffers; "arrive": does not free the
+    last buffer of that round."""
     stages: gl.constexpr = a_bufs.type.shape[0]
     rows: gl.constexpr = a_bufs.type.shape[1]
     cols: gl.constexpr = b_bufs.type.shape[2]
@@ -140,9 +139,9 @@ def _copy_tiles(a_desc, b_desc, a_bufs, b_bufs, full, empty, k_tiles):
 def pipelined_matmul_kernel(
     a_desc, b_desc, out_ptr, k_tiles, STAGES: gl.constexpr, FAULT: gl.constexpr, num_warps: gl.constexpr
 ):
-    """A matmul in two partitions: one copies tiles by TMA, the other multiplies them. FAULT: of `_multiply`."""
-    a_bufs = gl.allocate_shared_memory(a_desc.dtype, [STAGES] + a_desc.block_type.shape, a_desc.layout)
-    b_bufs = gl.allocate_shared_memory(b_desc.dtype, [STAGES] + b_desc.block_type.shape, b_desc.layout)
+    """A matmul in two partitions: one copies tiles by TMA, the other multiplies. FAULT: see `_multiply`."""
+    a_bufs = gl.allocate_shared_memory(a_desc.dtype, [STAGES] + a_desc.block_type.shape, a_desc.layout)  # noqa: RUF005
+    b_bufs = gl.allocate_shared_memory(b_desc.dtype, [STAGES] + b_desc.block_type.shape, b_desc.layout)  # noqa: RUF005
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for at in gl.static_range(STAGES):

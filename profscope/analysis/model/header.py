@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from profscope.analysis.hanging import hang_texts
 from profscope.analysis.kernels.devices import peak_of
 from profscope.analysis.model.numbers import entry_of, known_number
 from profscope.analysis.overhead import budget_line
@@ -60,7 +61,7 @@ class Header:
     loads end with, "issue" or "latency". corrected: whether times of scopes are without what recording took.
     kernels: names; colder_launches: those right after memory for records was zeroed. samples: of the
     hardware, over all binaries. overhead: what recording added, if it had a budget. values: what is wrong in
-    probed tensors.
+    probed tensors. hangs: launches that did not end, a text of several lines each.
     """
 
     tool: str | None
@@ -83,6 +84,7 @@ class Header:
     profile_bytes: int
     overhead: str | None
     values: str | None
+    hangs: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -155,6 +157,7 @@ def header_of(tables: Tables) -> Header:
         profile_bytes=int(launches["profile_bytes"].sum()),
         overhead=budget_line(metadata) or None,
         values=value_problems(tables) or None,
+        hangs=tuple(hang_texts(tables)),
         notes=tuple(str(note) for note in metadata.get("notes") or ()),
     )
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.hanging import hang_texts
 from profscope.analysis.source_code.annotated import Sums, annotate, stages_by_place
 from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, plain, tag
@@ -76,7 +77,7 @@ def document(tables: Tables, pool: Executor) -> str:
     best = [best_places(kernel, ctas, launches, sites, duration) for kernel in kernels]
     wanted = [place["at"] for own in best for place in own if place.get("level") == "cta"]
     facts, packed, selection = page_facts(tables, kernels, ctas, launches, sites, start, duration, wanted)
-    sections: list[Child] = [*_parts(tables), kernel_table(kernels, model)]
+    sections: list[Child] = [*_parts(tables), *_hangs(tables), kernel_table(kernels, model)]
     for number, (kernel, places) in enumerate(zip(kernels, best, strict=True)):
         parts = (
             tag(
@@ -95,7 +96,7 @@ def document(tables: Tables, pool: Executor) -> str:
             ),
         )
         sections.append(tag("article", *parts, class_="of-kernel", data_kernel=number))
-    if not kernels:
+    if not kernels and not model.header.hangs:
         sections += [tag("h1", _NO_LAUNCHES), tag("p", _HOW, class_="none")]
     around = program_of(tables, is_drawn=bool(facts["around"]["tracks"]))
     sections.append(around)
@@ -176,6 +177,14 @@ def _parts(tables: Tables) -> list[Child]:
     """That a profile is a part of a trace stands above all that it says."""
     notes = (str(note) for note in tables.metadata.get("notes") or ())
     return [tag("p", f"T{note[1:]}.", class_="part") for note in notes if note.startswith(_PART)]
+
+
+def _hangs(tables: Tables) -> list[Child]:
+    """Launches that did not end."""
+    texts = hang_texts(tables)
+    return [
+        tag("section", tag("h2", "Launches that did not end"), *(tag("pre", each) for each in texts))
+    ] * bool(texts)
 
 
 def _drawn_by_script(tables: Tables, title: str, holder: str, without_spans: str) -> Markup:
