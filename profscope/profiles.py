@@ -62,7 +62,7 @@ class Questions(abc.ABC):
     def hangs(self) -> pd.DataFrame:
         """With `hang_s=` one row for each warp of launches that did not end: where it stands, what it waits
         for (docs/hangs.md)."""
-        from profscope.analysis.hanging import hangs_of
+        from profscope.analysis.kernels.hanging import hangs_of
 
         return hangs_of(self.tables)
 

@@ -40,6 +40,7 @@ FLOORS = (
     ("profscope.plotting",),
     ("profscope.device",),
     ("profscope.recording",),
+    ("profscope.hangs",),
     ("profscope.experiments",),
     ("profscope.dispatch",),
     ("profscope.profiles",),

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from profscope.analysis.hanging import hang_texts
 from profscope.analysis.kernels.devices import peak_of
+from profscope.analysis.kernels.hanging import hang_texts
 from profscope.analysis.model.numbers import entry_of, known_number
 from profscope.analysis.overhead import budget_line
 from profscope.analysis.program.gpu_gaps import gpu_gaps

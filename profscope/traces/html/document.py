@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.hanging import hang_texts
+from profscope.analysis.kernels.hanging import hang_texts
 from profscope.analysis.source_code.annotated import Sums, annotate, stages_by_place
 from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, plain, tag
