@@ -127,8 +127,8 @@ class Session(Questions):
             self._flush(self._running, recorder.spooler, ends=True)
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)
-        watched = self.options.hang_s is not None
-        if error is None and not (self._running.launches.seen if watched else recorder.any_written()):
+        is_watched = self.options.hang_s is not None  # which is empty if all is well
+        if error is None and not is_watched and not recorder.any_written():
             self._warn()
 
     def _leave_hang(self) -> None:

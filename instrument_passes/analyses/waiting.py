@@ -51,12 +51,12 @@ class Wait(NamedTuple):
     values: tuple[Value, ...] = ()
 
 
-def wait_of(op: Op, *, polls: bool) -> Wait | None:
-    """What an op can wait for; None if it never waits for other warps. polls: whether it is in a loop without
-    a number of iterations, which may wait for what the op reads."""
+def wait_of(op: Op, awaited: Mapping[Op, str], *, polls: bool) -> Wait | None:
+    """What an op can wait for; None if it never waits for other warps. awaited: see `places.awaited`; polls:
+    whether it is in a loop without a number of iterations, which may wait for what the op reads."""
     info = info_of(op)
     if op.name == "ttng.wait_barrier":
-        return _on_barrier(op)
+        return _on_barrier(op, awaited.get(op, ""))
     if op.name in _FOR:
         is_issue = op.name == "ttng.warp_group_dot" and (info is None or not info.completes)
         return None if is_issue else Wait(_FOR[op.name])
@@ -91,12 +91,13 @@ def arrivals_at(module: Module) -> Callable[[Op], list[Op]]:
     return arrivals
 
 
-def _on_barrier(op: Op) -> Wait:
-    """With the index in its array of barriers, if the op's own text has one, and the phase."""
+def _on_barrier(op: Op, tiles: str) -> Wait:
+    """With the index in its array of barriers, if the op's own text has one, and the phase. tiles: what is
+    copied if the compiler has made the barrier for that."""
     barrier, phase = op.resolve(op.operands[0]), op.resolve(op.operands[1])
     allocation = barrier_of(op)
     name = "" if allocation is None else variable_of(allocation.loc)
-    waits_for = f"mbarrier {name}".rstrip()
+    waits_for = f"the mbarrier of {tiles}" if tiles else f"mbarrier {name}".rstrip()
     chosen = None if barrier is None else barrier.owner
     if isinstance(chosen, Op) and chosen.name == "ttg.memdesc_index" and phase is not None:
         index = chosen.resolve(chosen.operands[1])

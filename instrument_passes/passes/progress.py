@@ -97,6 +97,8 @@ class Writer:
     def run(self) -> None:
         """Raises PassError if the kernel has more places than a mark can name, or its target has no marks."""
         module = self.module
+        if not self.target.has_marks:
+            raise PassError(f"marks of progress are for NVIDIA GPUs only, not for {self.target.name}")
         specialised = [op for op in self.kernel.walk() if op.name == "ttg.warp_specialize"]
         sections = [Section("kernel", module.integer("ttg.num-warps"), (), ())]
         for op in specialised:
@@ -181,7 +183,7 @@ class Writer:
         """Marks of a block and of those in its ops. One that another follows at once is left out."""
         latest: list[Op] = []  # the ops of the last mark, as long as nothing else has run since
         for op in tuple(block.ops):
-            wait = wait_of(op, polls=loop.polls)
+            wait = wait_of(op, self.awaited, polls=loop.polls)
             if op.name in _ENDS:
                 self._before(op, self._described("end", op, section, loop), warp, loop)
                 _drop(latest)

@@ -142,10 +142,14 @@ class Target(ABC):
 
     # Of progress marks (`instrument_passes/progress.py`).
 
+    @property
+    def has_marks(self) -> bool:
+        """Whether it has the three methods below."""
+        return False
+
     def slot(self, out: str, word: str) -> str:
-        """`out`: i64, the address of the warp's slot; word: i64, `COUNTERS.slots`. Raises PassError if the
-        target has no marks."""
-        raise PassError(f"progress marks are known for NVIDIA GPUs only, not for {self.name}")
+        """`out`: i64, the address of the warp's slot; word: i64, `COUNTERS.slots`."""
+        raise NotImplementedError
 
     def store_now(self, out: str, address: str, offset: int, values: Sequence[str], lane: str) -> str:
         """As `store`, at once: the host can read it while the kernel runs."""

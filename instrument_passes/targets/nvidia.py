@@ -254,6 +254,10 @@ class Nvidia(Target):
             return _asm(out, text, "=r,l,r,r,b", [*given, leads], [*types, "i1"])
         return _asm(out, text, "=r,l,r,r", given, types)
 
+    @property
+    def has_marks(self) -> bool:
+        return True
+
     def slot(self, out: str, word: str) -> str:
         text = (
             "{ .reg .b32 at, warp; .reg .b64 slots; mov.u32 at, %smid; mov.u32 warp, %warpid; "

@@ -182,7 +182,7 @@ class RecordedRun:
         if not (self._finished or self._interrupted):
             self._code, self._cut_short = _killed_by(signal.SIGINT), "interrupted while a launch hung"
             self._finish()
-            _die_of(signal.SIGINT)
+            self._exit_at_once(_killed_by(signal.SIGINT))  # only the main thread may die of a signal
 
     def _gave_way(self, why: str) -> None:
         """The program records by other means: this run's session ends, and what it has recorded stays."""

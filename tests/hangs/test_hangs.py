@@ -128,7 +128,7 @@ def test_a_kernel_that_cannot_hang_runs_bare() -> None:
     x, flags = torch.ones(1024), words(1, 1, 1, 1)
     with session(hang_s=60) as prof:
         add_kernel[(1,)](x, x, x, 1024, BLOCK=1024)
-        hanging.spin_kernel[(1,)](x, flags, 1, 0, BLOCK=BLOCK)
+        hanging.spin_kernel[(1,)](x, flags, 2, 0, BLOCK=BLOCK)
     (note,) = [note for note in prof.metadata["notes"] if "add_kernel" in note]
     assert "cannot hang" in note
 
