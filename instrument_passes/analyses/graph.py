@@ -12,22 +12,111 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
-from profscope.instrument_passes.analyses.dependence import Dependence, Dependences
-from profscope.instrument_passes.analyses.values import (
-    AXES,
-    FOR_BOUNDS,
-    LOOPS,
-    WRITES,
-    Node,
-    Value,
-    element_bytes,
-    size_of,
-)  # fmt: skip
 from profscope.instrument_passes.ir.model import Block, Module, Op, Region
+from profscope.instrument_passes.ir.signature import element_type, elements
 
-__all__ = ["AXES", "LOOPS", "Dependence", "Graph", "Node", "Value", "element_bytes", "size_of"]
+__all__ = [
+    "ATOMICS", "AXES", "FOR_BOUNDS", "LOOPS", "POINTERS", "WRITES", "Dependence", "Graph", "Node", "Value",
+    "element_bytes", "size_of",
+]  # fmt: skip
+
+AXES: Final = ("x", "y", "z")
+"""Of a grid."""
+LOOPS: Final = ("scf.for", "scf.while")
+_BITS: Final = re.compile(r"[a-zA-Z]+(\d+)")
+FOR_BOUNDS: Final = 3  # operands of scf.for in front of what it carries: lower, upper, step
+ADDS: Final = ("arith.addi", "tt.addptr")
+DIVISIONS: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)[su]i$")
+LOADS: Final = re.compile(
+    r"tt\.(load|descriptor_load|descriptor_gather)$|ttg\.async_copy_global_to_local$"
+    r"|ttng\.async_tma_(copy_global_to_local|gather)$"
+)
+PRODUCTS: Final = re.compile(r"tt\.dot(_scaled)?$|warp_group_dot$|tc_gen5_mma(_scaled)?$")
+ATOMICS: Final = re.compile(r"tt\.atomic_")
+ASSEMBLY: Final = "tt.elementwise_inline_asm"
+WRITES: Final = re.compile(
+    r"ttg\.(local_store|async_copy_global_to_local)$|async_tma_\w+_to_local$|tmem_store$"
+)
+POINTERS: Final = ("!tt.ptr", "!tt.tensordesc")
+
+
+def size_of(kind: str) -> int:
+    """How many elements a tensor in registers has; 0 of any other type."""
+    return elements(kind) if kind.startswith("tensor<") else 0
+
+
+def element_bytes(kind: str) -> float:
+    """Of an element of a tensor, or of a scalar; infinite if the type does not tell."""
+    bits = _BITS.fullmatch(element_type(kind))
+    return int(bits[1]) / 8 if bits else float("inf")
+
+
+@dataclass(eq=False)
+class Value:
+    """A result of `maker`, or, if that is None, an argument of a block of `around`, number `index`."""
+
+    type: str
+    index: int
+    maker: Node | None = field(repr=False)
+    around: Node | None = field(repr=False)
+    sources: list[Value] = field(default_factory=list, repr=False)
+    users: list[Node] = field(default_factory=list, repr=False)
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether it counts the steps of a loop."""
+        return (
+            self.maker is None
+            and self.index == 0
+            and self.around is not None
+            and self.around.name == LOOPS[0]
+        )
+
+
+@dataclass(eq=False)
+class Node:
+    """An op. around: the ops it is in, the innermost first. line: in the kernel's file, of a function of
+    another file that was inlined there where it is called; 0 if unknown."""
+
+    op: Op
+    name: str
+    line: int
+    around: tuple[Node, ...] = field(repr=False)
+    operands: list[Value] = field(default_factory=list, repr=False)
+    results: list[Value] = field(default_factory=list, repr=False)
+
+    @cached_property
+    def text(self) -> str:
+        """The op's own text, up to its location."""
+        return self.op.text.split(" loc(", 1)[0].strip()
+
+    @cached_property
+    def loops(self) -> tuple[Node, ...]:
+        """The loops it is in, the innermost first."""
+        return tuple(each for each in self.around if each.name in LOOPS)
+
+    @property
+    def loop(self) -> Node | None:
+        return self.loops[0] if self.loops else None
+
+    def is_in(self, other: Node) -> bool:
+        """Whether it is `other`, or anywhere inside."""
+        return other is self or other in self.around
+
+    @property
+    def size(self) -> int:
+        """Elements of its largest result in registers."""
+        return max((size_of(each.type) for each in self.results), default=0)
+
+
+def is_data(node: Node) -> bool:
+    """Whether an op brings data in: a load, from global or shared memory, or a product."""
+    return node.name == "ttg.local_load" or bool(LOADS.search(node.name) or PRODUCTS.search(node.name))
+
 
 _VIEWS: Final = re.compile(r"ttg\.memdesc_\w+$|tt\.trans$")
 """Ops that make a part or another shape of a buffer."""
@@ -50,7 +139,7 @@ class Graph:
         for node in self.nodes:
             for value in node.operands:
                 value.users.append(node)
-        self._facts = Dependences(self.nodes, self._arguments.values())
+        self._facts = _Dependences(self.nodes, self._arguments.values())
 
     # Building: nodes and values, then names, then sources.
 
@@ -302,3 +391,187 @@ _LINKS: Final[dict[str, Callable[[Graph, Node], None]]] = {
     "cf.cond_br": _link_branch, "cf.switch": _link_branch, "tt.call": _link_call,
     "ttg.warp_specialize": _link_specialize, "tt.func": _link_nothing,
 }  # fmt: skip
+
+
+# What values rest on: a lattice. Sets of properties, as bits of an integer, are joined along `sources` until
+# nothing changes.
+
+_LANES, _DATA, _LANE_DATA, _DIVISION, _NO_ARGUMENT = (1 << at for at in range(5))
+_AXES: Final = {axis: 1 << 5 + at for at, axis in enumerate(AXES)}
+_FIRST_FREE: Final = 5 + len(AXES)
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """What a value rests on.
+
+    axes: those of the grid along which it may differ. by_lane: whether it differs between elements of a
+    tensor by position. counters: loops whose counter moves it, directly or by what they add up. varies_in:
+    loops in which a later step may have another one. loads: ops that load what it is computed from; of_data:
+    whether there are any, or products; of_lane_data: whether these are tensors. has_division: whether a
+    division of integers is in it. arguments: positions of the kernel's pointers; None if some pointer is not
+    an argument.
+    """
+
+    axes: frozenset[str]
+    by_lane: bool
+    counters: frozenset[Node]
+    varies_in: frozenset[Node]
+    loads: frozenset[Node]
+    of_data: bool
+    of_lane_data: bool
+    has_division: bool
+    arguments: frozenset[int] | None
+
+
+class _Dependences:
+    """What values depend on, in two readings (see `Graph`), and their numbers."""
+
+    def __init__(self, nodes: list[Node], arguments: Iterable[list[Value]]) -> None:
+        self._nodes = nodes
+        self._bits: dict[tuple[str, object], int] = {}
+        self._values = [
+            *(each for node in nodes for each in node.results),
+            *(each for values in arguments for each in values),
+        ]
+        self._own = {value: self._origin(value) for value in self._values}
+        self._joined: dict[str, dict[Value, int]] = {}
+        self._numbers: dict[object, int] = {}
+        self._known: dict[Value, int] = {}
+
+    def _bit(self, kind: str, key: object) -> int:
+        return self._bits.setdefault((kind, key), 1 << _FIRST_FREE + len(self._bits))
+
+    def _origin(self, value: Value) -> int:
+        """The bits that a value brings in itself."""
+        node, bits = value.maker, 0
+        if node is None:
+            around = value.around
+            assert around is not None
+            if value.is_counter:
+                return self._bit("counter", around) | self._bit("varies", around)
+            if around.name in LOOPS:
+                bits = self._varying((around, *around.loops))
+                return bits | (self._bit("counter", around) if _is_advanced(value) else 0)
+            is_kernel = around.name == "tt.func" and " private " not in around.op.first_line
+            if is_kernel and value.type.startswith(POINTERS):
+                bits |= self._bit("argument", value.index)
+            return bits
+        is_tensor = size_of(value.type) > 0
+        if node.name == "tt.get_program_id":
+            bits |= _AXES[node.text.partition("get_program_id ")[2][:1]]
+        elif node.name == "tt.make_range":
+            bits |= _LANES
+        elif ATOMICS.match(node.name) or node.name == ASSEMBLY:
+            bits |= sum(_AXES.values()) | (_LANES if is_tensor else 0)
+        elif node.name == "tt.int_to_ptr":
+            bits |= _NO_ARGUMENT
+        elif DIVISIONS.match(node.name):
+            bits |= _DIVISION
+        if LOADS.search(node.name):
+            bits |= self._bit("load", node)
+        if is_data(node):
+            bits |= _DATA | (_LANE_DATA if is_tensor else 0)
+        if LOADS.search(node.name) or ATOMICS.match(node.name) or node.op.regions or node.name == "tt.call":
+            bits |= self._varying(node.loops)
+        return bits
+
+    def _varying(self, loops: Iterable[Node]) -> int:
+        bits = 0
+        for loop in loops:
+            bits |= self._bit("varies", loop)
+        return bits
+
+    def _cuts(self, value: Value, reading: str) -> bool:
+        """Whether a reading does not look behind a value."""
+        if reading == "all":
+            return False
+        return value.is_counter if value.maker is None else is_data(value.maker)
+
+    def _join(self, reading: str) -> dict[Value, int]:
+        found = dict(self._own)
+        copies = {
+            node: self._bit("load", node)
+            for node in self._nodes if LOADS.search(node.name) and WRITES.search(node.name)
+        }  # fmt: skip
+        for node, bit in copies.items():  # their result is a token; what they load is in the buffer
+            for operand in node.operands:
+                if operand.type.startswith("!ttg.memdesc"):
+                    found[operand] |= bit | self._varying(node.loops)
+                    for source in operand.sources:
+                        if source.type.startswith("!ttg.memdesc"):
+                            found[source] |= bit | self._varying(node.loops)
+        open_values = [each for each in self._values if not self._cuts(each, reading)]
+        changed = True
+        while changed:
+            changed = False
+            for value in open_values:
+                bits = found[value]
+                for source in value.sources:
+                    bits |= found[source]
+                if bits != found[value]:
+                    found[value] = bits
+                    changed = True
+        return found
+
+    def of(self, values: Iterable[Value], reading: str) -> Dependence:
+        if reading not in self._joined:
+            self._joined[reading] = self._join(reading)
+        bits = 0
+        for value in values:
+            bits |= self._joined[reading][value]
+        named: dict[str, set[object]] = {"counter": set(), "varies": set(), "load": set(), "argument": set()}
+        for (kind, key), bit in self._bits.items():
+            if bits & bit:
+                named[kind].add(key)
+        return Dependence(
+            axes=frozenset(axis for axis, bit in _AXES.items() if bits & bit),
+            by_lane=bool(bits & _LANES),
+            counters=frozenset(named["counter"]),  # type: ignore[arg-type]
+            varies_in=frozenset(named["varies"]),  # type: ignore[arg-type]
+            loads=frozenset(named["load"]),  # type: ignore[arg-type]
+            of_data=bool(bits & _DATA) or bool(named["load"]),
+            of_lane_data=bool(bits & _LANE_DATA),
+            has_division=bool(bits & _DIVISION),
+            arguments=None if bits & _NO_ARGUMENT else frozenset(named["argument"]),  # type: ignore[arg-type]
+        )
+
+    def number(self, value: Value) -> int:
+        if not self._known:
+            for node in self._nodes:
+                for result in node.results:
+                    self._numbered(result)
+        return self._numbered(value)
+
+    def _numbered(self, value: Value) -> int:
+        if value not in self._known:
+            self._known[value] = self._numbers.setdefault(self._computation(value), len(self._numbers))
+        return self._known[value]
+
+    def _computation(self, value: Value) -> object:
+        """Of nested loops with equal bounds the counters differ."""
+        node = value.maker
+        if node is None:
+            if value.is_counter and value.around is not None:
+                loop = value.around
+                return "counter", len(loop.loops), *map(self._operand, loop.operands[:FOR_BOUNDS])
+            return value
+        if node.op.regions or is_data(node) or _IMPURE.match(node.name):
+            return value
+        return _NAMES.sub("%", node.text), value.index, *map(self._operand, node.operands)
+
+    def _operand(self, value: Value) -> object:
+        """Its number; of what is computed in a block that is printed later, the value itself."""
+        return self._numbered(value) if value in self._known or value.maker is None else value
+
+
+_IMPURE: Final = re.compile(r"tt\.(atomic_|call$|elementwise_inline_asm$)")
+_NAMES: Final = re.compile(r"%[\w#:-]+")
+
+
+def _is_advanced(value: Value) -> bool:
+    """Whether each step adds something to a value that a loop carries."""
+    return any(
+        source.maker is not None and source.maker.name in ADDS and value in source.maker.operands
+        for source in value.sources
+    )

@@ -72,6 +72,7 @@ _AMOUNTS: Final = [
     "wavefronts_ideal",
     "local_sectors",
 ]
+_ENDS: Final = ("pc", "file", "line", "class")
 _PTX_WIDTH: Final = re.compile(r"(?:\.v(\d))?\.[bfsu](\d+)$")
 _SASS_WIDTH: Final = re.compile(r"\.(U8|S8|U16|S16|64|128)(?:\.|$)")
 _SASS_BYTES: Final = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
@@ -137,6 +138,11 @@ class EvidenceTable:
 
     def total(self, column: str, rows: Mask | None = None) -> float:
         return float(self.amount(column)[self.all if rows is None else rows].sum())
+
+    def idealised(self, column: str, rows: Mask) -> Floats:
+        """Sectors or wavefronts, by row, if these rows move no more than their bytes need."""
+        amount = self.amount(column)
+        return np.where(rows, np.minimum(amount, self.amount(f"{column}_ideal")), amount)
 
     def share(self, column: str, rows: Mask) -> float:
         """What part of a column's total these rows have."""
@@ -205,70 +211,33 @@ class EvidenceTable:
 def evidence_table(counts: pd.DataFrame, samples: pd.DataFrame) -> EvidenceTable:
     """Of one configuration. counts: rows of `prof.counts`; samples: of `prof.samples`, of the bare binary."""
     counted = _in_words_of_sass(counts)
-    rows = _summed(counted)
-    row_of_pc: dict[int, int] = dict(zip(counted["pc"].tolist(), rows.row_of.tolist(), strict=True))
-    table, row_of = rows.table, dict[tuple[object, ...], int]()
-    extra: list[dict[str, object]] = []
-    stalls = tuple(sorted(samples["stall"].astype(str).unique()))
-    number = {stall: at for at, stall in enumerate(stalls)}
-
-    def row(pc: int, file: str, line: int, cls: str) -> int:
-        known = row_of_pc.get(pc)
-        if known is not None:
-            return known
-        key = file, line, cls
-        if key not in row_of:
-            row_of[key] = len(table) + len(extra)
-            extra.append({"file": file, "line": line, "cls": cls, "opcode": "", "op": ""})
-        return row_of[key]
-
-    columns = [
-        "pc",
-        "file",
-        "line",
-        "class",
-        "blamed_pc",
-        "blamed_file",
-        "blamed_line",
-        "blamed_class",
-        "stall",
-        "samples",
-    ]
-    found = [
-        (row(pc, file, line, cls), row(pc2, file2, line2, cls2), number[str(stall)], taken)
-        for pc, file, line, cls, pc2, file2, line2, cls2, stall, taken in samples[columns]
-        .astype({name: str for name in columns if "file" in name or "class" in name})
-        .itertuples(index=False, name=None)
-    ]
-    if extra:
-        more = pd.DataFrame(extra).reindex(columns=table.columns)
-        numbers = table.columns.difference(["file", "opcode", "op", "cls", "line"])
-        more[numbers] = 0
-        table = pd.concat([table, more], ignore_index=True) if len(table) else more
-    at, blamed = np.zeros((len(table), len(stalls))), np.zeros((len(table), len(stalls)))
-    for here, cause, stall, taken in found:
-        at[here, stall] += taken
-        blamed[cause, stall] += taken
-    launches = int(counts["launches"].to_numpy().max(initial=0))
-    return EvidenceTable(table, at, blamed, stalls, launches)
-
-
-@dataclass(frozen=True)
-class _Summed:
-    """table: a row by _KEYS; row_of: by instruction, its row."""
-
-    table: pd.DataFrame
-    row_of: pd.Series
-
-
-def _summed(counted: pd.DataFrame) -> _Summed:
     groups = counted.groupby(_KEYS, sort=False, observed=True)
-    table = groups.agg(
+    rows = groups.agg(
         op=("op", "first"), cls=("cls", "first"), instructions=("pc", "size"),
         most_executed=("executed", "max"),
         **{name: (name, "sum") for name in (*_AMOUNTS, *PIPES)},
     ).reset_index()  # fmt: skip
-    return _Summed(table, groups.ngroup())
+    # Where samples are, then what they wait for; what was not counted gets rows of its own.
+    ends = pd.concat(
+        [
+            samples[[f"{end}{name}" for name in _ENDS]].set_axis(list(_ENDS), axis=1)
+            for end in ("", "blamed_")
+        ],
+        ignore_index=True,
+    ).astype({"file": "str", "class": "str"})
+    row_of = ends["pc"].map(dict(zip(counted["pc"], groups.ngroup(), strict=True)))
+    uncounted = row_of.isna()
+    others = ends[uncounted].groupby(["file", "line", "class"], sort=False)
+    row_of[uncounted] = len(rows) + others.ngroup()
+    more = others.size().reset_index().rename(columns={"class": "cls"}).assign(opcode="", op="")
+    more = more.reindex(columns=rows.columns, fill_value=0)
+    rows = pd.concat([rows, more], ignore_index=True) if len(rows) else more
+    stall, stalls = pd.factorize(samples["stall"].astype(str), sort=True)
+    at, blamed = np.zeros((len(rows), len(stalls))), np.zeros((len(rows), len(stalls)))
+    for table, end in zip((at, blamed), np.split(row_of.to_numpy(np.int64), 2), strict=True):
+        np.add.at(table, (end, stall), samples["samples"].to_numpy())
+    launches = int(counts["launches"].to_numpy().max(initial=0))
+    return EvidenceTable(rows, at, blamed, tuple(stalls), launches)
 
 
 def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:
