@@ -9,7 +9,7 @@ A row is the instructions of one opcode at one line. Columns of `rows`, which ha
     cls                 its class, such as "global load" (`binaries.listing.CLASSES`)
     instructions        how many there are in the binary
     bytes               that a thread accesses
-    executed            warp instructions of all launches that were counted; `most_executed`: of one of them
+    executed            warp instructions of a launch; `most_executed`: of one of these instructions
     threads             active lanes of these
     sectors, sectors_ideal, wavefronts, wavefronts_ideal, local_sectors
                         moved by these, and what their bytes need
@@ -80,13 +80,12 @@ _SASS_BYTES: Final = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 @dataclass(frozen=True, eq=False)
 class EvidenceTable:
-    """See above. stalls: the columns of `at` and `blamed`. launches: that the amounts are of."""
+    """See above. stalls: the columns of `at` and `blamed`."""
 
     rows: pd.DataFrame
     at: Floats
     blamed: Floats
     stalls: tuple[str, ...]
-    launches: int
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -154,7 +153,7 @@ class EvidenceTable:
     @cached_property
     def local_bytes(self) -> float:
         """What a launch moves to and from local memory."""
-        return SECTOR_BYTES * self.total("local_sectors") / max(1, self.launches)
+        return SECTOR_BYTES * self.total("local_sectors")
 
     @cached_property
     def sampled(self) -> float:
@@ -217,6 +216,7 @@ def evidence_table(counts: pd.DataFrame, samples: pd.DataFrame) -> EvidenceTable
         most_executed=("executed", "max"),
         **{name: (name, "sum") for name in (*_AMOUNTS, *PIPES)},
     ).reset_index()  # fmt: skip
+    rows[[*_AMOUNTS, *PIPES, "most_executed"]] /= max(1, counts["launches"].to_numpy().max(initial=0))
     # Where samples are, then what they wait for; what was not counted gets rows of its own.
     ends = pd.concat(
         [
@@ -236,8 +236,7 @@ def evidence_table(counts: pd.DataFrame, samples: pd.DataFrame) -> EvidenceTable
     at, blamed = np.zeros((len(rows), len(stalls))), np.zeros((len(rows), len(stalls)))
     for table, end in zip((at, blamed), np.split(row_of.to_numpy(np.int64), 2), strict=True):
         np.add.at(table, (end, stall), samples["samples"].to_numpy())
-    launches = int(counts["launches"].to_numpy().max(initial=0))
-    return EvidenceTable(rows, at, blamed, tuple(stalls), launches)
+    return EvidenceTable(rows, at, blamed, tuple(stalls))
 
 
 def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:

@@ -200,7 +200,7 @@ def test_dram_sends_no_more_than_the_tensors_have() -> None:
     """A product's loads ask for each byte many times, and caches have most of them."""
     tables = recorded("matmul-of-1-stage")
     kernel = kernel_in(tables)
-    asked = 32 * kernel.table.sectors("LDG", "LDGSTS") / kernel.table.launches
+    asked = 32 * kernel.table.sectors("LDG", "LDGSTS")
     assert kernel.counters["dram_read"] == sum(kernel.tensor_bytes.values()) < asked / 10
     evidence = {**tables.metadata["evidence"], "tensors": []}
     unknown = kernel_in(replace(tables, metadata={**tables.metadata, "evidence": evidence}))

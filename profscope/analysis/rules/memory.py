@@ -63,13 +63,12 @@ def _excess(kernel: Kernel) -> Iterator[Where]:
     for lost, kind, place, rows in _worst_first(found):
         is_vector = _is_torn_vector(kernel, place, rows)
         touched, needed = float(sectors[rows].sum()), max(1.0, float(ideal[rows].sum()))
-        once = 1 / max(1, table.launches)
         waits = table.waits(table.at_lines(place[0], {place[1]}), *QUEUES)
         yield Where(
             place, _ideal_sectors(kernel, every, waits * (1 - needed / touched)),
             {
-                "ratio": Quantity(touched / needed, "times"), "touched": Quantity(touched * once, "sectors"),
-                "needed": Quantity(needed * once, "sectors"), "waiting": of_samples(waits),
+                "ratio": Quantity(touched / needed, "times"), "touched": Quantity(touched, "sectors"),
+                "needed": Quantity(needed, "sectors"), "waiting": of_samples(waits),
                 "excess": Quantity(100 * lost / max(1.0, float(sectors.sum())), "% of all sectors"),
             },
             name="unvectorized-access" if is_vector else f"uncoalesced-{kind}",
@@ -225,12 +224,11 @@ def _conflicts(kernel: Kernel) -> Iterator[Where]:
     edit = Edit(removed, wavefronts=table.idealised("wavefronts", own))
     for _, _, place, rows in _worst_first(found):
         taken, needed = float(waves[rows].sum()), max(1.0, float(ideal[rows].sum()))
-        once = 1 / max(1, table.launches)
         yield Where(
             place, edit,
             {
-                "ratio": Quantity(taken / needed, "times"), "taken": Quantity(taken * once, "wavefronts"),
-                "needed": Quantity(needed * once, "wavefronts"), "waiting": of_samples(waits),
+                "ratio": Quantity(taken / needed, "times"), "taken": Quantity(taken, "wavefronts"),
+                "needed": Quantity(needed, "wavefronts"), "waiting": of_samples(waits),
             },
         )  # fmt: skip
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from profscope.analysis.cause import Quantity, of_peak, of_samples
 from profscope.analysis.evidence_table import ATOMIC_OPS, LOAD_OPS, SECTOR_BYTES, Mask, Place
 from profscope.analysis.resources import Edit, without
@@ -139,9 +137,7 @@ def _touched(kernel: Kernel, rows: Mask) -> dict[Place, float]:
     table = kernel.table
     sectors, ideal = (table.by_place(table.amount(name), rows & (table.amount("sectors") > 0))
                       for name in ("sectors", "sectors_ideal"))  # fmt: skip
-    return {
-        place: SECTOR_BYTES * min(sectors[place], ideal[place]) / max(1, table.launches) for place in sectors
-    }
+    return {place: SECTOR_BYTES * min(sectors[place], ideal[place]) for place in sectors}
 
 
 def tensor_bytes_at(kernel: Kernel, line: int) -> float:
@@ -168,17 +164,11 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
     if dram < thresholds.BOUND or table.total("executed", table.of(*_UNCOUNTED)):
         return
     asked = table.by_place(table.amount("sectors"), table.of(*LOAD_OPS) & (table.amount("sectors") > 0))
-    touched = {
-        place: each * table.launches / SECTOR_BYTES
-        for place, each in _touched(kernel, table.of(*LOAD_OPS)).items()
-    }
-    different = {
-        (file, line): min(each / _programs(kernel, line), tensor_bytes_at(kernel, line) / SECTOR_BYTES)
-        for (file, line), each in touched.items()
-    }
+    touched = _touched(kernel, table.of(*LOAD_OPS))
+    different = {place: _different(kernel, place[1], each) for place, each in touched.items()}
     needed = _distinct(kernel, different)
     shared = [place for place in asked if different[place] < touched[place]]
-    again = read - SECTOR_BYTES * (needed + table.sectors(*ATOMIC_OPS))
+    again = read - needed - SECTOR_BYTES * table.sectors(*ATOMIC_OPS)
     moved = read + kernel.counters.get("dram_write", 0.0)
     if not shared or again < max(thresholds.MUCH * read, thresholds.NOISE_PCT / 100 * moved):
         return
@@ -187,7 +177,7 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
     yield Where(
         max(shared, key=lambda place: touched[place] - different[place]), _sent_once(kernel, needed),
         {
-            "read": Quantity(read / 1e6, "MB"), "different": Quantity(SECTOR_BYTES * needed / 1e6, "MB"),
+            "read": Quantity(read / 1e6, "MB"), "different": Quantity(needed / 1e6, "MB"),
             "dram": of_peak(dram),
         },
     )  # fmt: skip
@@ -200,7 +190,7 @@ def _sent_from_afar(kernel: Kernel) -> Iterator[Where]:
         return
     every = _touched(kernel, kernel.table.of(*LOAD_OPS))
     for place, touched in every.items():
-        different = min(touched / _programs(kernel, place[1]), tensor_bytes_at(kernel, place[1]))
+        different = _different(kernel, place[1], touched)
         saved = kernel.saved(RESIDENT, place)
         if saved < thresholds.MUCH or touched < thresholds.REREAD * max(1.0, different):
             continue
@@ -216,31 +206,33 @@ def _sent_from_afar(kernel: Kernel) -> Iterator[Where]:
 
 
 def _distinct(kernel: Kernel, different: dict[Place, float]) -> float:
-    """Sectors: those of lines that read from the same tensors are among these tensors'."""
+    """Bytes: those of lines that read from the same tensors are among these tensors'."""
     by_tensors: defaultdict[frozenset[int], float] = defaultdict(float)
-    for (_, line), sectors in different.items():
-        by_tensors[_tensors_at(kernel, line)] += sectors
-    return sum(min(each, kernel.bytes_of(of) / SECTOR_BYTES) for of, each in by_tensors.items())
+    for (_, line), each in different.items():
+        by_tensors[_tensors_at(kernel, line)] += each
+    return sum(min(each, kernel.bytes_of(of)) for of, each in by_tensors.items())
 
 
-def _programs(kernel: Kernel, line: int) -> int:
-    """How many programs load the same at a line, as its addresses do not depend on all axes of the grid."""
+def _different(kernel: Kernel, line: int, touched: float) -> float:
+    """How many of the bytes that loads at a line touch are different: no more than their tensors have, and
+    programs along an axis on which no address depends load the same."""
     values = (value for node in kernel.accesses_at(line) for value in node.operands)
     axes = kernel.graph.depends(*(value for value in values if "memdesc" not in value.type)).axes
-    return math.prod(kernel.sides[axis] for axis in AXES if axis not in axes)
+    programs = math.prod(kernel.sides[axis] for axis in AXES if axis not in axes)
+    return min(touched / programs, tensor_bytes_at(kernel, line))
 
 
 def _sent_once(kernel: Kernel, needed: float) -> Edit:
-    """Without the sectors beyond those needed. DRAM sends each byte once, and fills L2 once. If one program
+    """Without the bytes beyond those needed. DRAM sends each byte once, and fills L2 once. If one program
     can do what several do, it also asks L2 once; but the tiles of a product are limited by registers."""
     table, resources = kernel.table, kernel.resources
     loads = table.of(*LOAD_OPS)
-    scaled = np.where(loads, needed / max(1.0, table.total("sectors", loads)), 1.0).clip(max=1.0)
-    edit = Edit(0.0, sectors=table.amount("sectors") * scaled)
+    part = min(1.0, needed / max(1.0, SECTOR_BYTES * table.total("sectors", loads)))
+    edit = Edit(0.0, sectors=table.amount("sectors") * without(loads, 1 - part))
     kept = resources.kept(edit)
     if kernel.graph.named(DOTS):
         read = kernel.counters.get("dram_read", 0.0)
-        kept["l2"] = (resources.l2_bytes + SECTOR_BYTES * needed) / (resources.l2_bytes + read)
+        kept["l2"] = (resources.l2_bytes + needed) / (resources.l2_bytes + read)
     dram = kernel.used.get("dram", 0.0)
     is_limit = min(1.0, dram / thresholds.ATTAINABLE_DRAM)  # for what part of the time
     removed = (1 - kept["dram"]) * max(is_limit, table.stalled(*_WAITS))

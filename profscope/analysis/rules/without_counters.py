@@ -64,23 +64,18 @@ def use_of(
     time = bare_time(tables, judged.durations, judged.launches, key)
     peak = peak_of(tables.metadata)
     used = dict(by_counts)
-    if time is None or peak is None or not table.launches:
+    if time is None or peak is None or not table.total("executed"):
         return used, {}
     clock_ghz = float(judged.launches["clock_ghz"].median())
     seconds = time.cycles / clock_ghz * 1e-9
-    load, store, atomic = (
-        SECTOR_BYTES * table.sectors(*ops) / max(1, table.launches)
-        for ops in (LOAD_OPS, STORE_OPS, ATOMIC_OPS)
-    )
+    load, store, atomic = (SECTOR_BYTES * table.sectors(*ops) for ops in (LOAD_OPS, STORE_OPS, ATOMIC_OPS))
     has_tma = bool(table.of_class("tma").any())
     read, written = min(load, reach), min(store, reach)
     if has_tma:
         read = reach if math.isfinite(reach) else 0.0
         written = 0.0
     passed = load + store + 2 * atomic + table.local_bytes
-    lines = table.total("wavefronts") / max(1, table.launches) + (load + store) / (
-        SECTOR_BYTES * thresholds.LINE_SECTORS
-    )
+    lines = table.total("wavefronts") + (load + store) / (SECTOR_BYTES * thresholds.LINE_SECTORS)
     used["l1"] = lines / (time.sms * time.cycles)
     if math.isfinite(reach):  # else the sectors may be the same bytes again and again
         used["dram"] = (read + written) / seconds / (1e9 * peak.memory_gb_per_s)
