@@ -44,6 +44,8 @@ __all__ = [
     "STORE_OPS",
     "WARP_LANES",
     "EvidenceTable",
+    "Floats",
+    "Mask",
     "Place",
     "evidence_table",
 ]

@@ -256,9 +256,8 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     idle = _idle(judged, values) if len(samples) or tables.emulated else _idle_by_ctas(judged, ctas, grid)
     if not len(samples) and not tables.emulated:
         busy = max((used.get(name, 0.0) for name in ("issue", *PIPES)), default=0.0)
-        samples = waits_of(counts, experiments, busy)
-        if len(samples):
-            basis, table = "experiments", evidence_table(counts, samples)
+        table = waits_of(table, experiments, busy)
+        basis = "experiments" if table.stalls else ""
     is_known = (
         is_counted, is_counted or bool(values), len(counts) > 0, bool(basis), bool(ttgir), len(ctas) > 0
     )  # fmt: skip
