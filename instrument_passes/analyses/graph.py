@@ -11,10 +11,11 @@ that one relation.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from profscope.instrument_passes.ir.model import Block, Module, Op, Region
 from profscope.instrument_passes.ir.signature import element_type, elements
@@ -393,15 +394,13 @@ _LINKS: Final[dict[str, Callable[[Graph, Node], None]]] = {
 }  # fmt: skip
 
 
-# What values rest on: a lattice. Sets of properties, as bits of an integer, are joined along `sources` until
-# nothing changes.
+# What values rest on: a lattice of sets of facts, which are joined along `sources` until nothing changes.
 
-_LANES, _DATA, _LANE_DATA, _DIVISION, _NO_ARGUMENT = (1 << at for at in range(5))
-_AXES: Final = {axis: 1 << 5 + at for at, axis in enumerate(AXES)}
-_FIRST_FREE: Final = 5 + len(AXES)
+_Fact = tuple[str, Any]
+"""A kind, and what it is of: ("axis", "x"), ("load", node)."""
+_Facts = frozenset[_Fact]
 
 
-@dataclass(frozen=True)
 class Dependence:
     """What a value rests on.
 
@@ -413,15 +412,57 @@ class Dependence:
     an argument.
     """
 
-    axes: frozenset[str]
-    by_lane: bool
-    counters: frozenset[Node]
-    varies_in: frozenset[Node]
-    loads: frozenset[Node]
-    of_data: bool
-    of_lane_data: bool
-    has_division: bool
-    arguments: frozenset[int] | None
+    def __init__(self, facts: Iterable[_Fact]) -> None:
+        found: defaultdict[str, set[Any]] = defaultdict(set)
+        for kind, key in facts:
+            found[kind].add(key)
+        self.axes: frozenset[str] = frozenset(found["axis"])
+        self.by_lane = bool(found["lane"])
+        self.counters: frozenset[Node] = frozenset(found["counter"])
+        self.varies_in: frozenset[Node] = frozenset(found["varies"])
+        self.loads: frozenset[Node] = frozenset(found["load"])
+        self.of_data = bool(found["load"] or found["data"])
+        self.of_lane_data = bool(found["lane data"])
+        self.has_division = bool(found["division"])
+        arguments: frozenset[int] = frozenset(found["argument"])
+        self.arguments = None if found["no argument"] else arguments
+
+
+def _own_facts(value: Value) -> Iterator[_Fact]:
+    """Those that a value brings in itself."""
+    node, is_tensor = value.maker, size_of(value.type) > 0
+    if node is None:
+        around = value.around
+        assert around is not None
+        if value.is_counter:
+            yield from (("counter", around), ("varies", around))
+        elif around.name in LOOPS:
+            yield from (("varies", loop) for loop in (around, *around.loops))
+            if _is_advanced(value):
+                yield "counter", around
+        elif value.type.startswith(POINTERS) and _is_kernel(around):
+            yield "argument", value.index
+        return
+    if node.name == "tt.get_program_id":
+        yield "axis", node.text.partition("get_program_id ")[2][:1]
+    elif ATOMICS.match(node.name) or node.name == ASSEMBLY:
+        yield from (("axis", axis) for axis in AXES)
+        yield from [("lane", None)] * is_tensor
+    elif node.name in _BRINGS:
+        yield _BRINGS[node.name], None
+    elif DIVISIONS.match(node.name):
+        yield "division", None
+    if is_data(node):
+        yield "data", None
+        yield from [("lane data", None)] * is_tensor
+    is_load = LOADS.search(node.name) is not None
+    if is_load:
+        yield "load", node
+    if is_load or ATOMICS.match(node.name) or node.op.regions or node.name == "tt.call":
+        yield from (("varies", loop) for loop in node.loops)
+
+
+_BRINGS: Final = {"tt.make_range": "lane", "tt.int_to_ptr": "no argument"}
 
 
 class _Dependences:
@@ -429,58 +470,20 @@ class _Dependences:
 
     def __init__(self, nodes: list[Node], arguments: Iterable[list[Value]]) -> None:
         self._nodes = nodes
-        self._bits: dict[tuple[str, object], int] = {}
         self._values = [
             *(each for node in nodes for each in node.results),
             *(each for values in arguments for each in values),
         ]
-        self._own = {value: self._origin(value) for value in self._values}
-        self._joined: dict[str, dict[Value, int]] = {}
+        self._own: dict[Value, _Facts] = {value: frozenset(_own_facts(value)) for value in self._values}
+        for node in nodes:  # the result of a copy is a token; what it loads is in the buffer
+            if LOADS.search(node.name) and WRITES.search(node.name):
+                facts = {("load", node), *(("varies", loop) for loop in node.loops)}
+                buffers = list(filter(_is_buffer, node.operands))
+                for value in (*buffers, *(each for of in buffers for each in filter(_is_buffer, of.sources))):
+                    self._own[value] |= facts
+        self._joined: dict[str, dict[Value, _Facts]] = {}
         self._numbers: dict[object, int] = {}
         self._known: dict[Value, int] = {}
-
-    def _bit(self, kind: str, key: object) -> int:
-        return self._bits.setdefault((kind, key), 1 << _FIRST_FREE + len(self._bits))
-
-    def _origin(self, value: Value) -> int:
-        """The bits that a value brings in itself."""
-        node, bits = value.maker, 0
-        if node is None:
-            around = value.around
-            assert around is not None
-            if value.is_counter:
-                return self._bit("counter", around) | self._bit("varies", around)
-            if around.name in LOOPS:
-                bits = self._varying((around, *around.loops))
-                return bits | (self._bit("counter", around) if _is_advanced(value) else 0)
-            is_kernel = around.name == "tt.func" and " private " not in around.op.first_line
-            if is_kernel and value.type.startswith(POINTERS):
-                bits |= self._bit("argument", value.index)
-            return bits
-        is_tensor = size_of(value.type) > 0
-        if node.name == "tt.get_program_id":
-            bits |= _AXES[node.text.partition("get_program_id ")[2][:1]]
-        elif node.name == "tt.make_range":
-            bits |= _LANES
-        elif ATOMICS.match(node.name) or node.name == ASSEMBLY:
-            bits |= sum(_AXES.values()) | (_LANES if is_tensor else 0)
-        elif node.name == "tt.int_to_ptr":
-            bits |= _NO_ARGUMENT
-        elif DIVISIONS.match(node.name):
-            bits |= _DIVISION
-        if LOADS.search(node.name):
-            bits |= self._bit("load", node)
-        if is_data(node):
-            bits |= _DATA | (_LANE_DATA if is_tensor else 0)
-        if LOADS.search(node.name) or ATOMICS.match(node.name) or node.op.regions or node.name == "tt.call":
-            bits |= self._varying(node.loops)
-        return bits
-
-    def _varying(self, loops: Iterable[Node]) -> int:
-        bits = 0
-        for loop in loops:
-            bits |= self._bit("varies", loop)
-        return bits
 
     def _cuts(self, value: Value, reading: str) -> bool:
         """Whether a reading does not look behind a value."""
@@ -488,53 +491,23 @@ class _Dependences:
             return False
         return value.is_counter if value.maker is None else is_data(value.maker)
 
-    def _join(self, reading: str) -> dict[Value, int]:
+    def _join(self, reading: str) -> dict[Value, _Facts]:
         found = dict(self._own)
-        copies = {
-            node: self._bit("load", node)
-            for node in self._nodes if LOADS.search(node.name) and WRITES.search(node.name)
-        }  # fmt: skip
-        for node, bit in copies.items():  # their result is a token; what they load is in the buffer
-            for operand in node.operands:
-                if operand.type.startswith("!ttg.memdesc"):
-                    found[operand] |= bit | self._varying(node.loops)
-                    for source in operand.sources:
-                        if source.type.startswith("!ttg.memdesc"):
-                            found[source] |= bit | self._varying(node.loops)
         open_values = [each for each in self._values if not self._cuts(each, reading)]
         changed = True
         while changed:
             changed = False
             for value in open_values:
-                bits = found[value]
-                for source in value.sources:
-                    bits |= found[source]
-                if bits != found[value]:
-                    found[value] = bits
+                facts = found[value].union(*(found[source] for source in value.sources))
+                if len(facts) > len(found[value]):
+                    found[value] = facts
                     changed = True
         return found
 
     def of(self, values: Iterable[Value], reading: str) -> Dependence:
         if reading not in self._joined:
             self._joined[reading] = self._join(reading)
-        bits = 0
-        for value in values:
-            bits |= self._joined[reading][value]
-        named: dict[str, set[object]] = {"counter": set(), "varies": set(), "load": set(), "argument": set()}
-        for (kind, key), bit in self._bits.items():
-            if bits & bit:
-                named[kind].add(key)
-        return Dependence(
-            axes=frozenset(axis for axis, bit in _AXES.items() if bits & bit),
-            by_lane=bool(bits & _LANES),
-            counters=frozenset(named["counter"]),  # type: ignore[arg-type]
-            varies_in=frozenset(named["varies"]),  # type: ignore[arg-type]
-            loads=frozenset(named["load"]),  # type: ignore[arg-type]
-            of_data=bool(bits & _DATA) or bool(named["load"]),
-            of_lane_data=bool(bits & _LANE_DATA),
-            has_division=bool(bits & _DIVISION),
-            arguments=None if bits & _NO_ARGUMENT else frozenset(named["argument"]),  # type: ignore[arg-type]
-        )
+        return Dependence(fact for value in values for fact in self._joined[reading][value])
 
     def number(self, value: Value) -> int:
         if not self._known:
@@ -567,6 +540,14 @@ class _Dependences:
 
 _IMPURE: Final = re.compile(r"tt\.(atomic_|call$|elementwise_inline_asm$)")
 _NAMES: Final = re.compile(r"%[\w#:-]+")
+
+
+def _is_kernel(node: Node) -> bool:
+    return node.name == "tt.func" and " private " not in node.op.first_line
+
+
+def _is_buffer(value: Value) -> bool:
+    return value.type.startswith("!ttg.memdesc")
 
 
 def _is_advanced(value: Value) -> bool:
