@@ -21,8 +21,8 @@ from profscope.instrument_passes.ir.model import Block, Module, Op, Region
 from profscope.instrument_passes.ir.signature import element_type, elements
 
 __all__ = [
-    "ATOMICS", "AXES", "FOR_BOUNDS", "LOOPS", "POINTERS", "WRITES", "Dependence", "Graph", "Node", "Value",
-    "element_bytes", "size_of",
+    "ATOMICS", "AXES", "DIVISIONS", "FOR_BOUNDS", "LOOPS", "POINTERS", "WRITES", "Dependence", "Graph",
+    "Node", "Value", "element_bytes", "size_of",
 ]  # fmt: skip
 
 AXES: Final = ("x", "y", "z")

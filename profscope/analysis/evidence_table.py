@@ -38,9 +38,11 @@ from profscope.emulator.ptx_syntax import ptx_class, sass_name
 __all__ = [
     "ATOMIC_OPS",
     "CONVERSION_OPS",
+    "LOADED",
     "LOAD_OPS",
     "MMA_OPS",
     "SECTOR_BYTES",
+    "SHARED_OPS",
     "STORE_OPS",
     "WARP_LANES",
     "EvidenceTable",
@@ -62,7 +64,11 @@ LOAD_OPS: Final = ("LDG", "LDGSTS")
 STORE_OPS: Final = ("STG",)
 ATOMIC_OPS: Final = ("ATOM", "ATOMG", "RED", "REDG")
 MMA_OPS: Final = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA")
+SHARED_OPS: Final = ("LDS", "STS", "LDSM", "STSM")
 CONVERSION_OPS: Final = ("F2F", "F2FP", "I2F", "F2I", "I2FP", "F2IP", "I2I", "FRND")
+
+LOADED: Final = ("global load", "async copy", "tma")
+"""Classes of instructions that load from global memory."""
 
 _KEYS: Final = ["file", "line", "opcode", "bytes"]
 _AMOUNTS: Final = [

@@ -13,7 +13,7 @@ from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import CASTS, FROM_INTEGER, Kernel, is_dot, is_store
 from profscope.analysis.rules.rule import BY_BINARY, Rule, Where
-from profscope.instrument_passes.analyses.graph import Graph, Node
+from profscope.instrument_passes.analyses.graph import DIVISIONS, Graph, Node
 
 __all__ = ["RULES"]
 
@@ -27,7 +27,6 @@ _FAST: Final = re.compile(
 _ONE_OF_XU: Final = re.compile(r"divf|precise_sqrt")  # functions with one instruction on the XU pipe,
 _RECIPROCAL: Final = r"RCP|RSQ|^(?:div|sqrt|rcp)\."  # and the opcodes that it has
 _ONE_SLOT: Final = re.compile(r"arith\.(?!constant)|math\.|tt\.precise_")
-_DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
 _BITS: Final = re.compile(r"arith\.(andi|ori|xori|shli|shrui|shrsi|muli)$")
 _MOVES: Final = ("LDG", "STG", "LDGSTS", "LDS", "STS", "LDSM", "STSM", "BAR", "SHFL")
 _PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
@@ -90,12 +89,11 @@ def _index_arithmetic(kernel: Kernel) -> Iterator[Where]:
     if not _is_busiest(kernel):
         return
     lines = {line for line, is_of_data in kernel.divisions.items() if not is_of_data}
-    lines &= kernel.graph.lines(_DIVISIONS)
     rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA_OPS)
     if kernel.table.share("executed", rows) < thresholds.MUCH:
         return
     share, place = kernel.table.waits(rows), kernel.table.place_executed(rows) or kernel.place
-    names = _names(kernel, lines, _DIVISIONS)
+    names = _names(kernel, lines, DIVISIONS.pattern)
     yield _at(place, Edit(share, without(rows)), share, f"lines with {names}")
 
 
@@ -115,7 +113,7 @@ def _slow_functions(kernel: Kernel) -> Iterator[Where]:
     if not lines - {0} or kernel.table.share("executed", rows) < thresholds.MUCH:
         return
     share, place = kernel.table.waits(rows), kernel.table.place_executed(rows) or kernel.place
-    names = _names(kernel, lines, f"{_SLOW}|{_DIVISIONS}")
+    names = _names(kernel, lines, f"{_SLOW}|{DIVISIONS.pattern}")
     yield _at(place, _cheap_functions(kernel, rows, lines - {0}), share, f"lines with {names}")
 
 

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samples
-from profscope.analysis.evidence_table import MMA_OPS, WARP_LANES, Mask
+from profscope.analysis.evidence_table import LOADED, MMA_OPS, SHARED_OPS, WARP_LANES, Mask
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.kernels.replay import partition_of_warp, partitions_of
-from profscope.analysis.resources import Edit, without
+from profscope.analysis.resources import EXCHANGES, Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, Kernel, computed_by, is_elementwise, is_store
-from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.products import slow_products
 from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
@@ -26,8 +25,6 @@ from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 __all__ = ["RULES", "conversion_lines", "early_reductions"]
 
 _SEEN: Final = frozenset({"use", "waits", "ttgir"})
-_MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
-_SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
 _EXCHANGE: Final = ("LDS", "STS", "BAR")
 _REDUCE: Final = r"^tt\.reduce$"
 
@@ -74,7 +71,7 @@ def _partial_sums(kernel: Kernel) -> Iterator[Where]:
     table, early = kernel.table, early_reductions(kernel.graph)
     lines = early.keys() - slow_products(kernel)
     rows = kernel.at(lines)
-    waits = table.waits(rows, *_MEETING)
+    waits = table.waits(rows, *EXCHANGES)
     if waits < thresholds.MUCH or _has_mma(kernel):
         return
     loops = {loop for node in kernel.graph.named(_REDUCE) if node.line in lines for loop in node.loops}
@@ -93,8 +90,8 @@ def _needed_reductions(kernel: Kernel) -> Iterator[Where]:
     lines = set(table.line[across].tolist()) - early_reductions(kernel.graph).keys() - slow_products(kernel)
     rows = kernel.at(lines)
     shared = rows & table.of(*_EXCHANGE)
-    in_warps = (1 - 1 / kernel.warps) * table.waits(rows & table.of_class("warp exchange"), *_MEETING)
-    waits = table.waits(shared, *_MEETING) + table.waits(rows & ~shared, "barrier")
+    in_warps = (1 - 1 / kernel.warps) * table.waits(rows & table.of_class("warp exchange"), *EXCHANGES)
+    waits = table.waits(shared, *EXCHANGES) + table.waits(rows & ~shared, "barrier")
     if waits + in_warps >= thresholds.MUCH and not _has_mma(kernel):
         yield _step(kernel, rows, shared, waits, in_warps)
 
@@ -109,7 +106,7 @@ def _step(kernel: Kernel, rows: Mask, exchange: Mask, waits: float, hidden: floa
     fullest = max(("shared", "l1"), key=lambda name: kernel.used.get(name, 0.0))
     is_full = kernel.used.get(fullest, 0.0) >= thresholds.NEAR_ROOF and not kernel.emulated
     held = 1 - kernel.resources.kept(edit)[fullest] if is_full else 0.0
-    place = kernel.table.place_waited_for(rows, *_MEETING) or kernel.place
+    place = kernel.table.place_waited_for(rows, *EXCHANGES) or kernel.place
     return Where(place, replace(edit, removed=max(edit.removed, held)), {"waiting": of_samples(waits)})
 
 
@@ -152,8 +149,8 @@ def _conversions(kernel: Kernel) -> Iterator[Where]:
     for its queue are of what fills it, by the part that it puts in."""
     table, lines = kernel.table, conversion_lines(kernel.graph)
     here = kernel.at(set(lines))
-    rows = here & table.of(*_SHARED)
-    share = table.waits(here & table.of(*_SHARED, "BAR"))
+    rows = here & table.of(*SHARED_OPS)
+    share = table.waits(here & table.of(*SHARED_OPS, "BAR"))
     if max(kernel.used.get(name, 0.0) for name in ("shared", "l1", "lsu")) >= thresholds.BOUND:
         part = table.share("lsu", rows)
         share = max(share, part * table.stalled("short_scoreboard", "mio_throttle"))

@@ -22,7 +22,7 @@ from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.resources import Resources
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.without_counters import idle_of, use_of, waits_of
-from profscope.instrument_passes.analyses.graph import AXES, Graph, Node, Value
+from profscope.instrument_passes.analyses.graph import AXES, DIVISIONS, Graph, Node, Value
 from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir.parser import parse
 from profscope.instrument_passes.kept_text import unpacked
@@ -68,7 +68,6 @@ DOTS: Final = r"tt\.dot(_scaled)?$|warp_group_dot$"
 FROM_GLOBAL: Final = ("tt.load", "ttg.async_copy_global_to_local")
 """Ops that load from global memory, by pointers."""
 ACCESSES: Final = (*FROM_GLOBAL, "tt.store")
-_DIVISIONS: Final = r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$"
 _BY_POINTERS: Final = r"tt\.(load|store|atomic_\w+)$|ttg\.async_copy_global_to_local$"
 _POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
 _EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
@@ -210,7 +209,7 @@ def divisions(graph: Graph) -> dict[int, bool]:
     """The lines of integer divisions and remainders, less those by a power of two, which are shifts, and
     whether they are of data, and no access needs them."""
     found = [
-        node for node in graph.named(_DIVISIONS)
+        node for node in graph.named(DIVISIONS.pattern)
         if (graph.constant(node.operands[1]) or 0).bit_count() != 1
     ]  # fmt: skip
     if not found:

@@ -8,23 +8,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from profscope.analysis.cause import Quantity, of_peak, of_samples
-from profscope.analysis.resources import Edit, without
+from profscope.analysis.evidence_table import LOADED
+from profscope.analysis.resources import EXCHANGES, RESULTS, Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
 from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.analyses.graph import Graph, Node, element_bytes, size_of
 
-__all__ = ["LOADED", "RESULTS", "RULES", "differs_by_program"]
+__all__ = ["RULES", "differs_by_program"]
 
-LOADED: Final = ("global load", "async copy", "tma")
-"""Classes of instructions that load from global memory."""
-RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructions")
-"""Stalls that are waits for results of instructions."""
 _STREAMS: Final = re.compile(r"^tt\.load$|async_copy|descriptor_load")
 _CHOICES: Final = ("scf.while", "scf.if", "cf.cond_br", "cf.switch", "tt.call")
 _REDUCE: Final = r"^tt\.reduce$"
 _SCAN: Final = r"^tt\.scan$"
-_EXCHANGES: Final = ("barrier", "short_scoreboard", "mio_throttle")
 
 
 def _few_ctas(kernel: Kernel) -> Iterator[Where]:
@@ -165,7 +161,7 @@ def _reducing_warps(kernel: Kernel) -> Iterator[Where]:
     warps, and shared memory passes no exchange."""
     table = kernel.table
     exchange = kernel.at(kernel.graph.lines(_REDUCE)) & table.of("LDS", "STS", "BAR", "SHFL")
-    waits, part = table.stalled(*_EXCHANGES), 1 - thresholds.SCHEDULERS / max(1, kernel.warps)
+    waits, part = table.stalled(*EXCHANGES), 1 - thresholds.SCHEDULERS / max(1, kernel.warps)
     if not (exchange & table.of("BAR")).any() or waits <= thresholds.MUCH or _is_streamed(kernel):
         return
     left = without(table.all, part)  # what all warps do alike

@@ -15,7 +15,9 @@ from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samp
 from profscope.analysis.evidence_table import (
     ATOMIC_OPS,
     LOAD_OPS,
+    LOADED,
     SECTOR_BYTES,
+    SHARED_OPS,
     STORE_OPS,
     WARP_LANES,
     Mask,
@@ -24,13 +26,11 @@ from profscope.analysis.evidence_table import (
 from profscope.analysis.resources import LSU_QUEUES, QUEUES, Edit
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
-from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.rule import BY_BINARY, Rule, Where
 from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
 __all__ = ["RULES", "scattered_over"]
 
-_SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
 _SHARED_WAITS: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
 _LOADING: Final = r"^tt\.(load|descriptor_load|descriptor_gather|call)$|async_copy|async_tma"
 _ATOMIC_WAITS: Final = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
@@ -207,7 +207,7 @@ def _conflicts(kernel: Kernel) -> Iterator[Where]:
     loads. Reductions exchange as they must."""
     table = kernel.table
     waves, ideal = table.amount("wavefronts"), table.amount("wavefronts_ideal")
-    every = table.of(*_SHARED) & (waves > 0)
+    every = table.of(*SHARED_OPS) & (waves > 0)
     all_waves = max(1.0, float(waves[every].sum()))
     reduces = kernel.graph.lines(r"^tt\.reduce$")
     waits = table.stalled(*_SHARED_WAITS, by=("shared load", "shared store", "matrix load"))

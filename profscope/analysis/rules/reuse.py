@@ -9,11 +9,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from profscope.analysis.cause import Quantity, of_peak, of_samples
-from profscope.analysis.evidence_table import ATOMIC_OPS, LOAD_OPS, SECTOR_BYTES, Mask, Place
+from profscope.analysis.evidence_table import ATOMIC_OPS, LOAD_OPS, LOADED, SECTOR_BYTES, Mask, Place
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, FROM_GLOBAL, Kernel
-from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.products import GROWS, larger_tiles, tile_of
 from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.ablation.rewrite import RESIDENT

@@ -8,10 +8,9 @@ from typing import Final
 
 from profscope.analysis.cause import Quantity, of_samples
 from profscope.analysis.evidence_table import MMA_OPS, WARP_LANES, Mask
-from profscope.analysis.resources import Edit, without
+from profscope.analysis.resources import RESULTS, Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import FROM_GLOBAL, Kernel, is_dot, is_load
-from profscope.analysis.rules.launch import RESULTS
 from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.analyses.graph import LOOPS, Graph, Node, Value, size_of
 

@@ -35,6 +35,7 @@ from profscope.analysis.breakdown import sm_time
 from profscope.analysis.evidence_table import (
     ATOMIC_OPS,
     LOAD_OPS,
+    LOADED,
     SECTOR_BYTES,
     STORE_OPS,
     EvidenceTable,
@@ -123,11 +124,10 @@ def _saved_by_memory(experiments: pd.DataFrame) -> float:
 SAMPLES: Final = 100_000
 """That the whole time is divided into."""
 _LEAST_PCT: Final = 1.0
-_LOADED: Final = ("global load", "async copy", "tma")
 _EXCHANGED: Final = ("shared load", "shared store", "matrix load", "warp exchange")
 _OUTSIDE: Final = ("global load", "global store", "async copy", "tma", "atomic")
 _BY_LABEL: Final[tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...]] = (
-    (("load", "async copy", "tma load", "gather"), "long_scoreboard", _LOADED),
+    (("load", "async copy", "tma load", "gather"), "long_scoreboard", LOADED),
     (("store", "tma store"), "lg_throttle", ("global store", "tma")),
     (("atomic",), "long_scoreboard", ("atomic",)),
     (("dot", "mma"), "wait", ("mma",)),
@@ -200,9 +200,10 @@ def _fixed_loads(table: EvidenceTable, experiments: pd.DataFrame) -> Mask:
     ]
     rows = ~table.all
     for row in fixed.to_dict("records"):
-        rows |= table.at_lines(row["file"], {row["line"]}) & table.of_class(*_LOADED)
+        rows |= table.at_lines(row["file"], {row["line"]}) & table.of_class(*LOADED)
     each = table.amount("most_executed")
-    return rows & (each > each.min(initial=np.inf, where=each > 0))
+    once = min(each[each > 0].tolist(), default=math.inf)
+    return np.asarray(rows & (each > once), np.bool_)
 
 
 def _waited_for(table: EvidenceTable, op: str, file: str, line: int) -> tuple[Mask, str]:
