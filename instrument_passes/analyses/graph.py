@@ -43,6 +43,15 @@ WRITES: Final = re.compile(
     r"ttg\.(local_store|async_copy_global_to_local)$|async_tma_\w+_to_local$|tmem_store$"
 )
 POINTERS: Final = ("!tt.ptr", "!tt.tensordesc")
+_VIEWS: Final = re.compile(r"ttg\.memdesc_\w+$|tt\.trans$")
+"""Ops that make a part or another shape of a buffer."""
+_MOVES: Final = re.compile(
+    r"ttg\.(convert_layout|local_alloc|memdesc_\w+)$|tt\.(broadcast|expand_dims|reshape|trans|split|join|cat)$"
+)
+_SAME_NUMBER: Final = ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui")
+_BRINGS: Final = {"tt.make_range": "lane", "tt.int_to_ptr": "no argument"}
+_IMPURE: Final = re.compile(r"tt\.(atomic_|call$|elementwise_inline_asm$)")
+_NAMES: Final = re.compile(r"%[\w#:-]+")  # of values in an op's text
 
 
 def size_of(kind: str) -> int:
@@ -117,10 +126,6 @@ class Node:
 def is_data(node: Node) -> bool:
     """Whether an op brings data in: a load, from global or shared memory, or a product."""
     return node.name == "ttg.local_load" or bool(LOADS.search(node.name) or PRODUCTS.search(node.name))
-
-
-_VIEWS: Final = re.compile(r"ttg\.memdesc_\w+$|tt\.trans$")
-"""Ops that make a part or another shape of a buffer."""
 
 
 class Graph:
@@ -283,14 +288,6 @@ class Graph:
     def moves(node: Node) -> bool:
         """Whether an op passes elements on as they are, in another place or shape."""
         return _MOVES.match(node.name) is not None
-
-
-_MOVES: Final = re.compile(
-    r"ttg\.(convert_layout|local_alloc|memdesc_\w+)$|tt\.(broadcast|expand_dims|reshape|trans|split|join|cat)$"
-)
-
-
-_SAME_NUMBER: Final = ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui")
 
 
 def _line_of(op: Op) -> int:
@@ -462,9 +459,6 @@ def _own_facts(value: Value) -> Iterator[_Fact]:
         yield from (("varies", loop) for loop in node.loops)
 
 
-_BRINGS: Final = {"tt.make_range": "lane", "tt.int_to_ptr": "no argument"}
-
-
 class _Dependences:
     """What values depend on, in two readings (see `Graph`), and their numbers."""
 
@@ -536,10 +530,6 @@ class _Dependences:
     def _operand(self, value: Value) -> object:
         """Its number; of what is computed in a block that is printed later, the value itself."""
         return self._numbered(value) if value in self._known or value.maker is None else value
-
-
-_IMPURE: Final = re.compile(r"tt\.(atomic_|call$|elementwise_inline_asm$)")
-_NAMES: Final = re.compile(r"%[\w#:-]+")
 
 
 def _is_kernel(node: Node) -> bool:
