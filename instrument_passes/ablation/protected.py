@@ -11,15 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from profscope.instrument_passes.analyses.graph import (
-    ATOMICS,
-    FOR_BOUNDS,
-    POINTERS,
-    WRITES,
-    Graph,
-    Node,
-    Value,
-)
+from profscope.instrument_passes.analyses.graph import Graph, Node, Value
+from profscope.instrument_passes.analyses.values import ATOMICS, FOR_BOUNDS, POINTERS, WRITES
 from profscope.instrument_passes.ir.signature import element_type
 from profscope.instrument_passes.ops import info_of
 from profscope.instrument_passes.scopes import marker_of
