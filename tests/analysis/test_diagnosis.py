@@ -20,7 +20,13 @@ from profscope.analysis.rules.unused import masked_loop
 from profscope.instrument_passes.kept_text import packed
 from profscope.profiles import Profile, load
 from profscope.schema import measured_frame, samples_frame
-from tests.support.corpus_findings import kept_findings, recordings, shown_findings
+from tests.support.corpus_findings import (
+    kept_findings,
+    kept_places,
+    recordings,
+    shown_findings,
+    shown_places,
+)
 from tests.support.kernel_of import kernel_in
 
 DATA = Path(__file__).parents[1] / "data" / "diagnosis"
@@ -93,6 +99,7 @@ def test_the_top_finding_is_the_fault(name: str) -> None:
 def test_findings_are_those_that_are_kept(name: str) -> None:
     profile = recorded(name) if name in _CASES else load(recordings()[name])
     assert shown_findings(profile) == kept_findings()[name]
+    assert shown_places(profile.tables) == kept_places()[name]
 
 
 @pytest.mark.parametrize("name", _FAULTLESS)
