@@ -45,7 +45,7 @@ def test_facts_of_texts_are_those_that_are_kept(text: str) -> None:
 
 
 def kernel_of_text(text: str, shares: dict[int, float]) -> Kernel:
-    """One that was observed, with another TTGIR. shares: by line, the part of the samples that waits there."""
+    """One that was observed, with another TTGIR. shares: the part of samples that waits at each line."""
     observed = kernel_in(load(RECORDINGS / "chain-of-rows.pftrace.gz").tables)
     counts = counted(*(("FFMA", line, 100) for line in shares), file=observed.place[0])
     waits = np.array([[1000 * share] for share in shares.values()])
