@@ -110,6 +110,21 @@ def test_a_kernel_without_a_fault_has_what_binds_it_alone(name: str) -> None:
     assert name not in _ROOFS or found == [_ROOFS[name]]
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("gelu of rows by 32 warps", "less of this work, or what the findings above say"),
+        ("rows padded to 1024", "less of this work, as the findings above say"),
+        ("good matmul, bfloat16", "only less of this work is faster"),
+        ("good forces", "less of this work, the busiest resource"),
+    ],
+)
+def test_a_roof_refers_to_the_findings_that_take_from_it(name: str, advice: str) -> None:
+    roof = recorded(name).findings().iloc[-1]
+    assert roof["finding"].endswith("-bound")
+    assert roof["advice"].startswith(advice)
+
+
 def known_to(profile: Profile) -> frozenset[str]:
     known = facts(profile)
     assert known is not None

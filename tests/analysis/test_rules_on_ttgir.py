@@ -44,10 +44,10 @@ def test_facts_of_texts_are_those_that_are_kept(text: str) -> None:
     assert shown_graph(graph(text.removesuffix(".ttgir"))) == kept_findings()[text]
 
 
-def kernel_of_text(text: str, shares: dict[int, float]) -> Kernel:
+def kernel_of_text(text: str, shares: dict[int, float], op: str = "FFMA", **amounts: int) -> Kernel:
     """One that was observed, with another TTGIR. shares: the part of samples that waits at each line."""
     observed = kernel_in(load(RECORDINGS / "chain-of-rows.pftrace.gz").tables)
-    counts = counted(*(("FFMA", line, 100) for line in shares), file=observed.place[0])
+    counts = counted(*((op, line, 100) for line in shares), file=observed.place[0], **amounts)
     waits = np.array([[1000 * share] for share in shares.values()])
     plain = evidence_table(counts, measured_frame("samples"))
     table = replace(plain, at=waits, blamed=waits, stalls=("wait",))
@@ -82,3 +82,11 @@ def test_a_loop_that_ends_with_its_mask_saves_half_but_not_in_the_longest_progra
     assert found.edit is not None
     assert (found.place[1], found.edit.removed) == (72, pytest.approx(part))
     assert kernel.resources.kept(found.edit)["issue"] == pytest.approx(1 - part)
+
+
+@pytest.mark.parametrize(("text", "line", "told"), [("elements", 164, []), ("rows", 156, [156])])
+def test_lanes_that_go_where_their_data_says_need_their_sectors(
+    text: str, line: int, told: list[int]
+) -> None:
+    kernel = kernel_of_text(f"lookups-{text}", {line: 1.0}, "LDG.E", sectors=3200, sectors_ideal=400)
+    assert [where.place[1] for where in wheres(kernel, "uncoalesced-load")] == told
