@@ -302,11 +302,13 @@ def spreads(rows: Sequence[Mapping[str, Any]], folder: Path) -> Iterator[str]:
         of_kind = kinds == kind
         low, high = _fitted(off[of_kind])
         yield f'    "{kind}": Spread({low:.3f}, {high:.3f}),'
-        for number in set(rounds[of_kind]):
+        for number in set(rounds[of_kind]) if len(set(rounds)) > 1 else ():
             low, high = _fitted(off[of_kind & (rounds != number)])
             for case in np.flatnonzero(of_kind & (rounds == number)):
                 width[case] = share_of(at[case] + high) - share_of(at[case] + low)
                 inside[case] = low <= off[case] <= high
+    if len(set(rounds)) == 1:
+        return
     stated = width <= WIDEST_PCT
     for name, chosen in [*((kind, kinds == kind) for kind in SPREADS), ("all", stated | True)]:
         told = chosen & stated

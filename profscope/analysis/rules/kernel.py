@@ -22,7 +22,7 @@ from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.resources import Resources
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.without_counters import idle_of, use_of, waits_of
-from profscope.instrument_passes.analyses.graph import AXES, DIVISIONS, Graph, Node, Value
+from profscope.instrument_passes.analyses.graph import AXES, DIVISIONS, Dependence, Graph, Node, Value
 from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir.parser import parse
 from profscope.instrument_passes.kept_text import unpacked
@@ -157,6 +157,10 @@ class Kernel:
     def accesses_at(self, line: int) -> list[Node]:
         """The ops that load or store at a line."""
         return [node for node in self._accesses if node.line == line]
+
+    def addresses_at(self, line: int) -> list[Dependence]:
+        """What their addresses rest on."""
+        return [self.graph.depends(node.operands[0]) for node in self.accesses_at(line)]
 
     @cached_property
     def _accesses(self) -> list[Node]:

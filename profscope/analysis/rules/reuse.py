@@ -108,8 +108,7 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
     repeated = repeated_loads(kernel)
     again = {}
     for line, size in touched.items():
-        rests = [kernel.graph.depends(node.operands[0]) for node in kernel.accesses_at(line)]
-        tensor = tensor_bytes_at(kernel, line)
+        tensor, rests = tensor_bytes_at(kernel, line), kernel.addresses_at(line)
         is_plain = line not in repeated and not any(each.loads or each.has_division for each in rests)
         if is_plain and size >= thresholds.REREAD * tensor:
             again[line] = size - tensor
@@ -119,7 +118,7 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
         return
     line = max(again, key=lambda each: again[each])
     tensor = tensor_bytes_at(kernel, line)
-    is_alike = not any(kernel.graph.depends(node.operands[0]).axes for node in kernel.accesses_at(line))
+    is_alike = not any(each.axes for each in kernel.addresses_at(line))
     is_shared = is_alike and touched[line] <= tensor * kernel.grid
     part = share * (1 - 1 / thresholds.REREAD) if is_shared else share
     yield Where(
