@@ -37,8 +37,9 @@ from bench.kernels import surroundings
 from profscope.analysis.cause import RESULT
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.analysis.rules.diagnose import diagnose
-from profscope.analysis.rules.intervals import angle
+from profscope.analysis.rules.intervals import SPREADS, angle, kind_of, share_of
 from profscope.analysis.rules.kernel import kernel_of
+from profscope.analysis.rules.thresholds import WIDEST_PCT
 from profscope.profiles import Profile, load
 
 __all__ = [
@@ -64,8 +65,6 @@ _OF_SIZE: Final = ("idle-sms", "tail", "tiny-ctas")
 _OF_DOTS: Final = (
     "small-mma", "no-tensor-cores", "mma-not-overlapped", "partition-starved", "too-many-warps",
 )  # fmt: skip
-_LEANS_ON: Final = 6.0  # so many cases do all other rules count in the fit of one
-_FEWEST_TO_FIT: Final = 5
 
 Floats = npt.NDArray[np.float64]
 
@@ -287,26 +286,36 @@ def _lines_of_dots(profile: Profile) -> set[int]:
 
 
 def spreads(rows: Sequence[Mapping[str, Any]], folder: Path) -> Iterator[str]:
-    """The rows of `intervals.SPREADS`, fitted to the cases whose first finding is right; then how many of
-    each round the fit to all other rounds covers."""
+    """The rows of `intervals.SPREADS`, fitted to the cases whose first finding is right. Then, by kind and
+    for those that are stated, how many gains of each round are in the intervals of the fit to all other
+    rounds, and how wide these are."""
     known = []
     for row in rows:
-        if not row["causes"] or 100 * row["gain"] < _LEAST_REAL_PCT:
-            continue
-        first = _first(_loaded(folder / row["file"]))
-        if first is not None and first[0] in row["causes"]:
-            known.append((first[0], row.get("round", 0), angle(100 * row["gain"]) - angle(first[1])))
-    names, rounds = np.array([each[0] for each in known]), np.array([each[1] for each in known])
-    off = np.array([each[2] for each in known])
-    for name in sorted(set(names)):
-        low, high = _fitted(off[names == name], off[names != name])
-        yield f'    "{name}": Spread({min(0.0, low):.3f}, {max(0.0, high):.3f}),'
-    covered = 0
-    for name, number in {(name, number) for name, number, _ in known}:
-        here, others = (names == name) & (rounds == number), rounds != number
-        low, high = _fitted(off[(names == name) & others], off[(names != name) & others])
-        covered += int(((low <= off[here]) & (off[here] <= high)).sum())
-    yield f"of rounds left out: {covered} of {len(known)} in their intervals"
+        first = _first(_loaded(folder / row["file"])) if row["causes"] else None
+        if first is not None and first[0] in row["causes"] and 100 * row["gain"] >= _LEAST_REAL_PCT:
+            known.append((kind_of(first[0]), row.get("round", 0), first[1], 100 * row["gain"]))
+    kinds, rounds, gains, real = (np.array(each) for each in zip(*known, strict=True))
+    at = np.array([angle(each) for each in gains])
+    off = np.array([angle(each) for each in real]) - at
+    width, inside = np.zeros(len(known)), np.zeros(len(known), np.bool_)
+    for kind in SPREADS:
+        of_kind = kinds == kind
+        low, high = _fitted(off[of_kind])
+        yield f'    "{kind}": Spread({low:.3f}, {high:.3f}),'
+        for number in set(rounds[of_kind]) if len(set(rounds)) > 1 else ():
+            low, high = _fitted(off[of_kind & (rounds != number)])
+            for case in np.flatnonzero(of_kind & (rounds == number)):
+                width[case] = share_of(at[case] + high) - share_of(at[case] + low)
+                inside[case] = low <= off[case] <= high
+    if len(set(rounds)) == 1:
+        return
+    stated = width <= WIDEST_PCT
+    for name, chosen in [*((kind, kinds == kind) for kind in SPREADS), ("all", stated | True)]:
+        told = chosen & stated
+        yield (
+            f"{name}, rounds left out: {inside[chosen].sum()} of {chosen.sum()} in their intervals; "
+            f"stated: {inside[told].sum()} of {told.sum()}, median width {np.median(width[told]):.1f} points"
+        )
 
 
 def _first(profile: Profile) -> tuple[str, float] | None:
@@ -317,16 +326,11 @@ def _first(profile: Profile) -> tuple[str, float] | None:
     return None if first is None or not first.weight else (first.finding, first.weight)
 
 
-def _fitted(own: Floats, others: Floats) -> tuple[float, float]:
-    """What 5 % of the differences are below and above: of a rule's own, and, counting as a few, of all
-    others, moved to the rule's median."""
-    middle = float(np.median(own)) if len(own) >= _FEWEST_TO_FIT else 0.0
-    values = np.concatenate([own, others - (np.median(others) if len(others) else 0.0) + middle])
-    weights = np.concatenate([np.ones(len(own)), np.full(len(others), _LEANS_ON / max(1, len(others)))])
-    order = np.argsort(values)
-    at = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
-    low, high = np.interp([0.05, 0.95], at, values[order])
-    return float(low), float(high)
+def _fitted(off: Floats) -> tuple[float, float]:
+    """What 5 % of the differences are below, and what 5 % are above, of one more that is not among them
+    (conformal prediction: V. Vovk et al., 2005); 0 is between them."""
+    low, high = np.quantile(off, [0.05, 0.95], method="weibull")
+    return min(0.0, float(low)), max(0.0, float(high))
 
 
 if __name__ == "__main__":

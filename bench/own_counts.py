@@ -90,7 +90,7 @@ def _rows(launch: Callable[[], Any], kind: str) -> tuple[pd.DataFrame, Any]:
     kernel, variant = counts.groupby(["kernel", "variant"], observed=True)["executed"].sum().idxmax()
     counts = counts[(counts["kernel"] == kernel) & (counts["variant"] == variant)]
     rows = evidence_table(counts, prof.samples.iloc[:0]).rows
-    return rows.groupby(["line", "op"])[list(_AMOUNTS)].sum() / int(counts["launches"].max()), prof
+    return rows.groupby(["line", "op"])[list(_AMOUNTS)].sum(), prof
 
 
 def _times_us(launch: Callable[[], Any]) -> tuple[float, float]:

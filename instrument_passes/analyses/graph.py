@@ -14,23 +14,29 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from profscope.instrument_passes.analyses.dependence import Dependence, Dependences
 from profscope.instrument_passes.analyses.values import (
     AXES,
+    DIVISIONS,
     FOR_BOUNDS,
     LOOPS,
     WRITES,
+    Dependence,
+    Dependences,
     Node,
     Value,
     element_bytes,
     size_of,
-)  # fmt: skip
+)
 from profscope.instrument_passes.ir.model import Block, Module, Op, Region
 
-__all__ = ["AXES", "LOOPS", "Dependence", "Graph", "Node", "Value", "element_bytes", "size_of"]
+__all__ = ["AXES", "DIVISIONS", "LOOPS", "Dependence", "Graph", "Node", "Value", "element_bytes", "size_of"]
 
 _VIEWS: Final = re.compile(r"ttg\.memdesc_\w+$|tt\.trans$")
 """Ops that make a part or another shape of a buffer."""
+_MOVES: Final = re.compile(
+    r"ttg\.(convert_layout|local_alloc|memdesc_\w+)$|tt\.(broadcast|expand_dims|reshape|trans|split|join|cat)$"
+)
+_SAME_NUMBER: Final = ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui")
 
 
 class Graph:
@@ -193,14 +199,6 @@ class Graph:
     def moves(node: Node) -> bool:
         """Whether an op passes elements on as they are, in another place or shape."""
         return _MOVES.match(node.name) is not None
-
-
-_MOVES: Final = re.compile(
-    r"ttg\.(convert_layout|local_alloc|memdesc_\w+)$|tt\.(broadcast|expand_dims|reshape|trans|split|join|cat)$"
-)
-
-
-_SAME_NUMBER: Final = ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui")
 
 
 def _line_of(op: Op) -> int:

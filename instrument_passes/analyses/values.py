@@ -1,18 +1,20 @@
-"""Ops and values of a module as `graph` links them: who makes a value, and who uses it."""
+"""Ops and values of a module as `graph` links them: who makes a value, who uses it, and what it rests on."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from profscope.instrument_passes.ir.model import Op
 from profscope.instrument_passes.ir.signature import element_type, elements
 
 __all__ = [
-    "ADDS", "ASSEMBLY", "ATOMICS", "AXES", "DIVISIONS", "FOR_BOUNDS", "LOADS", "LOOPS", "POINTERS",
-    "PRODUCTS", "WRITES", "Node", "Value", "element_bytes", "is_data", "size_of",
+    "ATOMICS", "AXES", "DIVISIONS", "FOR_BOUNDS", "LOOPS", "POINTERS", "WRITES", "Dependence", "Dependences",
+    "Node", "Value", "element_bytes", "size_of",
 ]  # fmt: skip
 
 AXES: Final = ("x", "y", "z")
@@ -33,6 +35,9 @@ WRITES: Final = re.compile(
     r"ttg\.(local_store|async_copy_global_to_local)$|async_tma_\w+_to_local$|tmem_store$"
 )
 POINTERS: Final = ("!tt.ptr", "!tt.tensordesc")
+_BRINGS: Final = {"tt.make_range": "lane", "tt.int_to_ptr": "no argument"}
+_IMPURE: Final = re.compile(r"tt\.(atomic_|call$|elementwise_inline_asm$)")
+_NAMES: Final = re.compile(r"%[\w#:-]+")  # of values in an op's text
 
 
 def size_of(kind: str) -> int:
@@ -107,3 +112,160 @@ class Node:
 def is_data(node: Node) -> bool:
     """Whether an op brings data in: a load, from global or shared memory, or a product."""
     return node.name == "ttg.local_load" or bool(LOADS.search(node.name) or PRODUCTS.search(node.name))
+
+
+# What values rest on: a lattice of sets of facts, which are joined along `sources` until nothing changes.
+
+_Fact = tuple[str, Any]
+"""A kind, and what it is of: ("axis", "x"), ("load", node)."""
+_Facts = frozenset[_Fact]
+
+
+class Dependence:
+    """What a value rests on.
+
+    axes: those of the grid along which it may differ. by_lane: whether it differs between elements of a
+    tensor by position. counters: loops whose counter moves it, directly or by what they add up. varies_in:
+    loops in which a later step may have another one. loads: ops that load what it is computed from; of_data:
+    whether there are any, or products; of_lane_data: whether these are tensors. has_division: whether a
+    division of integers is in it. arguments: positions of the kernel's pointers; None if some pointer is not
+    an argument.
+    """
+
+    def __init__(self, facts: Iterable[_Fact]) -> None:
+        found: defaultdict[str, set[Any]] = defaultdict(set)
+        for kind, key in facts:
+            found[kind].add(key)
+        self.axes: frozenset[str] = frozenset(found["axis"])
+        self.by_lane = bool(found["lane"])
+        self.counters: frozenset[Node] = frozenset(found["counter"])
+        self.varies_in: frozenset[Node] = frozenset(found["varies"])
+        self.loads: frozenset[Node] = frozenset(found["load"])
+        self.of_data = bool(found["load"] or found["data"])
+        self.of_lane_data = bool(found["lane data"])
+        self.has_division = bool(found["division"])
+        arguments: frozenset[int] = frozenset(found["argument"])
+        self.arguments = None if found["no argument"] else arguments
+
+
+def _own_facts(value: Value) -> Iterator[_Fact]:
+    """Those that a value brings in itself."""
+    node, is_tensor = value.maker, size_of(value.type) > 0
+    if node is None:
+        around = value.around
+        assert around is not None
+        if value.is_counter:
+            yield from (("counter", around), ("varies", around))
+        elif around.name in LOOPS:
+            yield from (("varies", loop) for loop in (around, *around.loops))
+            if _is_advanced(value):
+                yield "counter", around
+        elif value.type.startswith(POINTERS) and _is_kernel(around):
+            yield "argument", value.index
+        return
+    if node.name == "tt.get_program_id":
+        yield "axis", node.text.partition("get_program_id ")[2][:1]
+    elif ATOMICS.match(node.name) or node.name == ASSEMBLY:
+        yield from (("axis", axis) for axis in AXES)
+        yield from [("lane", None)] * is_tensor
+    elif node.name in _BRINGS:
+        yield _BRINGS[node.name], None
+    elif DIVISIONS.match(node.name):
+        yield "division", None
+    if is_data(node):
+        yield "data", None
+        yield from [("lane data", None)] * is_tensor
+    is_load = LOADS.search(node.name) is not None
+    if is_load:
+        yield "load", node
+    if is_load or ATOMICS.match(node.name) or node.op.regions or node.name == "tt.call":
+        yield from (("varies", loop) for loop in node.loops)
+
+
+class Dependences:
+    """What values depend on, in two readings (see `Graph`), and their numbers."""
+
+    def __init__(self, nodes: list[Node], arguments: Iterable[list[Value]]) -> None:
+        self._nodes = nodes
+        self._values = [
+            *(each for node in nodes for each in node.results),
+            *(each for values in arguments for each in values),
+        ]
+        self._own: dict[Value, _Facts] = {value: frozenset(_own_facts(value)) for value in self._values}
+        for node in nodes:  # the result of a copy is a token; what it loads is in the buffer
+            if LOADS.search(node.name) and WRITES.search(node.name):
+                facts = {("load", node), *(("varies", loop) for loop in node.loops)}
+                buffers = list(filter(_is_buffer, node.operands))
+                for value in (*buffers, *(each for of in buffers for each in filter(_is_buffer, of.sources))):
+                    self._own[value] |= facts
+        self._joined: dict[str, dict[Value, _Facts]] = {}
+        self._numbers: dict[object, int] = {}
+        self._known: dict[Value, int] = {}
+
+    def _cuts(self, value: Value, reading: str) -> bool:
+        """Whether a reading does not look behind a value."""
+        if reading == "all":
+            return False
+        return value.is_counter if value.maker is None else is_data(value.maker)
+
+    def _join(self, reading: str) -> dict[Value, _Facts]:
+        found = dict(self._own)
+        open_values = [each for each in self._values if not self._cuts(each, reading)]
+        changed = True
+        while changed:
+            changed = False
+            for value in open_values:
+                facts = found[value].union(*(found[source] for source in value.sources))
+                if len(facts) > len(found[value]):
+                    found[value] = facts
+                    changed = True
+        return found
+
+    def of(self, values: Iterable[Value], reading: str) -> Dependence:
+        if reading not in self._joined:
+            self._joined[reading] = self._join(reading)
+        return Dependence(fact for value in values for fact in self._joined[reading][value])
+
+    def number(self, value: Value) -> int:
+        if not self._known:
+            for node in self._nodes:
+                for result in node.results:
+                    self._numbered(result)
+        return self._numbered(value)
+
+    def _numbered(self, value: Value) -> int:
+        if value not in self._known:
+            self._known[value] = self._numbers.setdefault(self._computation(value), len(self._numbers))
+        return self._known[value]
+
+    def _computation(self, value: Value) -> object:
+        """Of nested loops with equal bounds the counters differ."""
+        node = value.maker
+        if node is None:
+            if value.is_counter and value.around is not None:
+                loop = value.around
+                return "counter", len(loop.loops), *map(self._operand, loop.operands[:FOR_BOUNDS])
+            return value
+        if node.op.regions or is_data(node) or _IMPURE.match(node.name):
+            return value
+        return _NAMES.sub("%", node.text), value.index, *map(self._operand, node.operands)
+
+    def _operand(self, value: Value) -> object:
+        """Its number; of what is computed in a block that is printed later, the value itself."""
+        return self._numbered(value) if value in self._known or value.maker is None else value
+
+
+def _is_kernel(node: Node) -> bool:
+    return node.name == "tt.func" and " private " not in node.op.first_line
+
+
+def _is_buffer(value: Value) -> bool:
+    return value.type.startswith("!ttg.memdesc")
+
+
+def _is_advanced(value: Value) -> bool:
+    """Whether each step adds something to a value that a loop carries."""
+    return any(
+        source.maker is not None and source.maker.name in ADDS and value in source.maker.operands
+        for source in value.sources
+    )

@@ -9,7 +9,7 @@ A row is the instructions of one opcode at one line. Columns of `rows`, which ha
     cls                 its class, such as "global load" (`binaries.listing.CLASSES`)
     instructions        how many there are in the binary
     bytes               that a thread accesses
-    executed            warp instructions of all launches that were counted; `most_executed`: of one of them
+    executed            warp instructions of a launch; `most_executed`: of one of these instructions
     threads             active lanes of these
     sectors, sectors_ideal, wavefronts, wavefronts_ideal, local_sectors
                         moved by these, and what their bytes need
@@ -38,12 +38,16 @@ from profscope.emulator.ptx_syntax import ptx_class, sass_name
 __all__ = [
     "ATOMIC_OPS",
     "CONVERSION_OPS",
+    "LOADED",
     "LOAD_OPS",
     "MMA_OPS",
     "SECTOR_BYTES",
+    "SHARED_OPS",
     "STORE_OPS",
     "WARP_LANES",
     "EvidenceTable",
+    "Floats",
+    "Mask",
     "Place",
     "evidence_table",
 ]
@@ -60,7 +64,11 @@ LOAD_OPS: Final = ("LDG", "LDGSTS")
 STORE_OPS: Final = ("STG",)
 ATOMIC_OPS: Final = ("ATOM", "ATOMG", "RED", "REDG")
 MMA_OPS: Final = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA")
+SHARED_OPS: Final = ("LDS", "STS", "LDSM", "STSM")
 CONVERSION_OPS: Final = ("F2F", "F2FP", "I2F", "F2I", "I2FP", "F2IP", "I2I", "FRND")
+
+LOADED: Final = ("global load", "async copy", "tma")
+"""Classes of instructions that load from global memory."""
 
 _KEYS: Final = ["file", "line", "opcode", "bytes"]
 _AMOUNTS: Final = [
@@ -72,6 +80,7 @@ _AMOUNTS: Final = [
     "wavefronts_ideal",
     "local_sectors",
 ]
+_ENDS: Final = ("pc", "file", "line", "class")
 _PTX_WIDTH: Final = re.compile(r"(?:\.v(\d))?\.[bfsu](\d+)$")
 _SASS_WIDTH: Final = re.compile(r"\.(U8|S8|U16|S16|64|128)(?:\.|$)")
 _SASS_BYTES: Final = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
@@ -79,13 +88,12 @@ _SASS_BYTES: Final = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 @dataclass(frozen=True, eq=False)
 class EvidenceTable:
-    """See above. stalls: the columns of `at` and `blamed`. launches: that the amounts are of."""
+    """See above. stalls: the columns of `at` and `blamed`."""
 
     rows: pd.DataFrame
     at: Floats
     blamed: Floats
     stalls: tuple[str, ...]
-    launches: int
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -138,6 +146,11 @@ class EvidenceTable:
     def total(self, column: str, rows: Mask | None = None) -> float:
         return float(self.amount(column)[self.all if rows is None else rows].sum())
 
+    def idealised(self, column: str, rows: Mask) -> Floats:
+        """Sectors or wavefronts, by row, if these rows move no more than their bytes need."""
+        amount = self.amount(column)
+        return np.where(rows, np.minimum(amount, self.amount(f"{column}_ideal")), amount)
+
     def share(self, column: str, rows: Mask) -> float:
         """What part of a column's total these rows have."""
         return self.total(column, rows) / max(1.0, self.total(column))
@@ -148,7 +161,7 @@ class EvidenceTable:
     @cached_property
     def local_bytes(self) -> float:
         """What a launch moves to and from local memory."""
-        return SECTOR_BYTES * self.total("local_sectors") / max(1, self.launches)
+        return SECTOR_BYTES * self.total("local_sectors")
 
     @cached_property
     def sampled(self) -> float:
@@ -205,70 +218,33 @@ class EvidenceTable:
 def evidence_table(counts: pd.DataFrame, samples: pd.DataFrame) -> EvidenceTable:
     """Of one configuration. counts: rows of `prof.counts`; samples: of `prof.samples`, of the bare binary."""
     counted = _in_words_of_sass(counts)
-    rows = _summed(counted)
-    row_of_pc: dict[int, int] = dict(zip(counted["pc"].tolist(), rows.row_of.tolist(), strict=True))
-    table, row_of = rows.table, dict[tuple[object, ...], int]()
-    extra: list[dict[str, object]] = []
-    stalls = tuple(sorted(samples["stall"].astype(str).unique()))
-    number = {stall: at for at, stall in enumerate(stalls)}
-
-    def row(pc: int, file: str, line: int, cls: str) -> int:
-        known = row_of_pc.get(pc)
-        if known is not None:
-            return known
-        key = file, line, cls
-        if key not in row_of:
-            row_of[key] = len(table) + len(extra)
-            extra.append({"file": file, "line": line, "cls": cls, "opcode": "", "op": ""})
-        return row_of[key]
-
-    columns = [
-        "pc",
-        "file",
-        "line",
-        "class",
-        "blamed_pc",
-        "blamed_file",
-        "blamed_line",
-        "blamed_class",
-        "stall",
-        "samples",
-    ]
-    found = [
-        (row(pc, file, line, cls), row(pc2, file2, line2, cls2), number[str(stall)], taken)
-        for pc, file, line, cls, pc2, file2, line2, cls2, stall, taken in samples[columns]
-        .astype({name: str for name in columns if "file" in name or "class" in name})
-        .itertuples(index=False, name=None)
-    ]
-    if extra:
-        more = pd.DataFrame(extra).reindex(columns=table.columns)
-        numbers = table.columns.difference(["file", "opcode", "op", "cls", "line"])
-        more[numbers] = 0
-        table = pd.concat([table, more], ignore_index=True) if len(table) else more
-    at, blamed = np.zeros((len(table), len(stalls))), np.zeros((len(table), len(stalls)))
-    for here, cause, stall, taken in found:
-        at[here, stall] += taken
-        blamed[cause, stall] += taken
-    launches = int(counts["launches"].to_numpy().max(initial=0))
-    return EvidenceTable(table, at, blamed, stalls, launches)
-
-
-@dataclass(frozen=True)
-class _Summed:
-    """table: a row by _KEYS; row_of: by instruction, its row."""
-
-    table: pd.DataFrame
-    row_of: pd.Series
-
-
-def _summed(counted: pd.DataFrame) -> _Summed:
     groups = counted.groupby(_KEYS, sort=False, observed=True)
-    table = groups.agg(
+    rows = groups.agg(
         op=("op", "first"), cls=("cls", "first"), instructions=("pc", "size"),
         most_executed=("executed", "max"),
         **{name: (name, "sum") for name in (*_AMOUNTS, *PIPES)},
     ).reset_index()  # fmt: skip
-    return _Summed(table, groups.ngroup())
+    rows[[*_AMOUNTS, *PIPES, "most_executed"]] /= max(1, counts["launches"].to_numpy().max(initial=0))
+    # Where samples are, then what they wait for; what was not counted gets rows of its own.
+    ends = pd.concat(
+        [
+            samples[[f"{end}{name}" for name in _ENDS]].set_axis(list(_ENDS), axis=1)
+            for end in ("", "blamed_")
+        ],
+        ignore_index=True,
+    ).astype({"file": "str", "class": "str"})
+    row_of = ends["pc"].map(dict(zip(counted["pc"], groups.ngroup(), strict=True)))
+    uncounted = row_of.isna()
+    others = ends[uncounted].groupby(["file", "line", "class"], sort=False)
+    row_of[uncounted] = len(rows) + others.ngroup()
+    more = others.size().reset_index().rename(columns={"class": "cls"}).assign(opcode="", op="")
+    more = more.reindex(columns=rows.columns, fill_value=0)
+    rows = pd.concat([rows, more], ignore_index=True) if len(rows) else more
+    stall, stalls = pd.factorize(samples["stall"].astype(str), sort=True)
+    at, blamed = np.zeros((len(rows), len(stalls))), np.zeros((len(rows), len(stalls)))
+    for table, end in zip((at, blamed), np.split(row_of.to_numpy(np.int64), 2), strict=True):
+        np.add.at(table, (end, stall), samples["samples"].to_numpy())
+    return EvidenceTable(rows, at, blamed, tuple(stalls))
 
 
 def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:

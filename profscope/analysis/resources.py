@@ -27,13 +27,17 @@ from profscope.analysis.kernels.devices import PIPES
 from profscope.analysis.limits import binding
 from profscope.analysis.rules import thresholds
 
-__all__ = ["LSU_QUEUES", "QUEUES", "Edit", "Resources", "without"]
+__all__ = ["EXCHANGES", "LSU_QUEUES", "QUEUES", "RESULTS", "Edit", "Resources", "without"]
 
 Floats = NDArray[np.float64]
 
 LSU_QUEUES = ("lg_throttle", "mio_throttle")
 QUEUES = (*LSU_QUEUES, "long_scoreboard", "drain", "tex_throttle", "short_scoreboard")
 """Stalls that are waits for memory, or until one of its queues takes an access."""
+EXCHANGES = ("barrier", "short_scoreboard", "mio_throttle")
+"""Stalls that are waits for other warps, or for the shared memory that warps exchange data through."""
+RESULTS = ("wait", "short_scoreboard", "branch_resolving", "no_instructions")
+"""Stalls that are waits for results of instructions."""
 _ROOFS = ("dram", "tensor")  # what a kernel is written for: near them, nothing else is in its way
 _PLACES = 64  # of an SM, for warps
 

@@ -20,7 +20,13 @@ from profscope.analysis.rules.unused import masked_loop
 from profscope.instrument_passes.kept_text import packed
 from profscope.profiles import Profile, load
 from profscope.schema import measured_frame, samples_frame
-from tests.support.corpus_findings import kept_findings, recordings, shown_findings
+from tests.support.corpus_findings import (
+    kept_findings,
+    kept_places,
+    recordings,
+    shown_findings,
+    shown_places,
+)
 from tests.support.kernel_of import kernel_in
 
 DATA = Path(__file__).parents[1] / "data" / "diagnosis"
@@ -93,6 +99,7 @@ def test_the_top_finding_is_the_fault(name: str) -> None:
 def test_findings_are_those_that_are_kept(name: str) -> None:
     profile = recorded(name) if name in _CASES else load(recordings()[name])
     assert shown_findings(profile) == kept_findings()[name]
+    assert shown_places(profile.tables) == kept_places()[name]
 
 
 @pytest.mark.parametrize("name", _FAULTLESS)
@@ -101,6 +108,21 @@ def test_a_kernel_without_a_fault_has_what_binds_it_alone(name: str) -> None:
     found = [finding for finding, _, _ in judged(name).found]
     assert all(finding.endswith("-bound") for finding in found)
     assert name not in _ROOFS or found == [_ROOFS[name]]
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("gelu of rows by 32 warps", "less of this work, or what the findings above say"),
+        ("rows padded to 1024", "less of this work, as the findings above say"),
+        ("good matmul, bfloat16", "only less of this work is faster"),
+        ("good forces", "less of this work, the busiest resource"),
+    ],
+)
+def test_a_roof_refers_to_the_findings_that_take_from_it(name: str, advice: str) -> None:
+    roof = recorded(name).findings().iloc[-1]
+    assert roof["finding"].endswith("-bound")
+    assert roof["advice"].startswith(advice)
 
 
 def known_to(profile: Profile) -> frozenset[str]:

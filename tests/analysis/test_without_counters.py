@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from bench.diagnose import WITHOUT_COUNTERS, cases
+from profscope.analysis.evidence_table import EvidenceTable, evidence_table
 from profscope.analysis.rules.without_counters import SAMPLES, idle_of, waits_of
 from profscope.instrument_passes.ablation.groups import GROUPS
 from profscope.profiles import load
@@ -32,14 +34,20 @@ def saved(op: str, line: int, pct: float, how: str = "off", *, valid: bool = Tru
     return experiment(op, how, (pct, pct, pct), place=place, valid=valid)
 
 
-def waits(*experiments: pd.DataFrame, busy: float = 0.0) -> pd.DataFrame:
-    return waits_of(KERNEL, pd.concat(experiments, ignore_index=True), busy)
+def table_of(counts: pd.DataFrame) -> EvidenceTable:
+    return evidence_table(counts, measured_frame("samples"))
 
 
-def shares(table: pd.DataFrame) -> dict[tuple[int, str], float]:
+def waits(*experiments: pd.DataFrame, of: pd.DataFrame = KERNEL, busy: float = 0.0) -> EvidenceTable:
+    return waits_of(table_of(of), pd.concat(experiments, ignore_index=True), busy)
+
+
+def shares(table: EvidenceTable) -> dict[tuple[int, str], float]:
     """By line and stall, in percent."""
-    found = table.groupby(["blamed_line", "stall"], observed=True)["samples"].sum() * 100 / SAMPLES
-    return {(int(line), str(stall)): round(float(pct), 1) for (line, stall), pct in found.items() if pct}
+    assert np.array_equal(table.at, table.blamed)
+    found = pd.DataFrame(table.blamed * 100 / SAMPLES, table.line, table.stalls).groupby(level=0).sum()
+    every = {(int(line), str(stall)): round(float(pct), 1) for (line, stall), pct in found.stack().items()}
+    return {place: pct for place, pct in every.items() if pct}
 
 
 def test_what_an_op_saves_waits_for_its_instructions() -> None:
@@ -82,8 +90,7 @@ def test_loads_in_loops_that_stay_take_the_rest() -> None:
     assert found[3, "long_scoreboard"] == 70.0
     assert not any(stall == "unexplained" for _, stall in found)
     once = counted(("LDG.E", 3, 10), ("IMAD", 4, 300), ("STG.E", 7, 10))
-    table = pd.concat([saved("store", 7, 20.0), fixed], ignore_index=True)
-    assert "long_scoreboard" not in waits_of(once, table, 0.1)["stall"].tolist()
+    assert "long_scoreboard" not in waits(saved("store", 7, 20.0), fixed, of=once, busy=0.1).stalls
 
 
 def test_an_exchange_is_waited_for_at_its_barriers() -> None:
@@ -91,24 +98,24 @@ def test_an_exchange_is_waited_for_at_its_barriers() -> None:
         counted(("STS", 5, 100), (op, 5, 100), ("LDS", 5, 100)) for op in ("BAR.SYNC", "SHFL.BFLY")
     )
     reduce = saved("reduce", 5, 100.0)
-    found = waits_of(with_barrier, reduce, 0.0)
-    assert set(zip(found["class"], found["stall"], strict=True)) == {("barrier", "barrier")}
-    assert set(waits_of(without, reduce, 0.0)["stall"]) == {"short_scoreboard"}
+    found = waits(reduce, of=with_barrier)
+    assert found.stalls == ("barrier",)
+    assert found.waits(found.of_class("barrier")) == 1.0
+    assert waits(reduce, of=without).stalls == ("short_scoreboard",)
 
 
 def test_what_is_not_valid_or_has_other_addresses_tells_no_waits() -> None:
     others = saved("load x", 2, 60.0, valid=False), saved("load x", 2, 60.0, "resident")
-    assert waits(*others).empty
-    assert waits_of(KERNEL[:0], saved("load x", 2, 60.0), 0.0).empty
+    assert not waits(*others).stalls
+    assert not waits(saved("load x", 2, 60.0), of=KERNEL[:0]).stalls
 
 
 @pytest.mark.parametrize("file", [case["file"] for case in cases(WITHOUT_COUNTERS)])
 def test_shares_are_the_whole_time(file: str) -> None:
     profile = load(WITHOUT_COUNTERS / file)
-    table = waits_of(profile.counts, profile.experiments, 0.3)
-    assert table["samples"].sum() == pytest.approx(SAMPLES, abs=len(table) / 2 + 1), "but for rounding"
-    assert (table["samples"] >= 0).all()
-    assert set(table["pc"]) <= set(profile.counts["pc"])
+    table = waits(profile.experiments, of=profile.counts, busy=0.3)
+    assert table.at.sum() == pytest.approx(SAMPLES)
+    assert (table.at >= 0).all()
 
 
 def ctas(*rows: tuple[int, int, int], launch: int = 0) -> pd.DataFrame:
@@ -200,7 +207,7 @@ def test_dram_sends_no_more_than_the_tensors_have() -> None:
     """A product's loads ask for each byte many times, and caches have most of them."""
     tables = recorded("matmul-of-1-stage")
     kernel = kernel_in(tables)
-    asked = 32 * kernel.table.sectors("LDG", "LDGSTS") / kernel.table.launches
+    asked = 32 * kernel.table.sectors("LDG", "LDGSTS")
     assert kernel.counters["dram_read"] == sum(kernel.tensor_bytes.values()) < asked / 10
     evidence = {**tables.metadata["evidence"], "tensors": []}
     unknown = kernel_in(replace(tables, metadata={**tables.metadata, "evidence": evidence}))

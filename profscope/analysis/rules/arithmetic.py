@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import of_samples
+from profscope.analysis.cause import Quantity, of_samples
 from profscope.analysis.evidence_table import CONVERSION_OPS, MMA_OPS, Mask, Place
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import CASTS, FROM_INTEGER, Kernel, is_dot, is_store
-from profscope.analysis.rules.rule import Rule, Where, rows_removed
-from profscope.instrument_passes.analyses.graph import Graph, Node
+from profscope.analysis.rules.rule import BY_BINARY, Rule, Where
+from profscope.instrument_passes.analyses.graph import DIVISIONS, Graph, Node
 
 __all__ = ["RULES"]
 
@@ -26,7 +27,6 @@ _FAST: Final = re.compile(
 _ONE_OF_XU: Final = re.compile(r"divf|precise_sqrt")  # functions with one instruction on the XU pipe,
 _RECIPROCAL: Final = r"RCP|RSQ|^(?:div|sqrt|rcp)\."  # and the opcodes that it has
 _ONE_SLOT: Final = re.compile(r"arith\.(?!constant)|math\.|tt\.precise_")
-_DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
 _BITS: Final = re.compile(r"arith\.(andi|ori|xori|shli|shrui|shrsi|muli)$")
 _MOVES: Final = ("LDG", "STG", "LDGSTS", "LDS", "STS", "LDSM", "STSM", "BAR", "SHFL")
 _PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
@@ -47,8 +47,8 @@ def _is_busiest(kernel: Kernel) -> bool:
     return busy > max(memory, used.get("tensor", 0.0))
 
 
-def _at(place: Place, rows: Mask, share: float, what: str, **amounts: object) -> Where:
-    return Where(place, rows, {"sampled": of_samples(share), "what": what}, {"removed": share, **amounts})
+def _at(place: Place, edit: Edit, share: float, what: str) -> Where:
+    return Where(place, edit, {"sampled": of_samples(share), "what": what})
 
 
 def _in_float64(kernel: Kernel) -> Iterator[Where]:
@@ -62,14 +62,20 @@ def _in_float64(kernel: Kernel) -> Iterator[Where]:
         return  # what is only converted has another cause
     lines = {int(line) for line in table.line[rows]}
     slow = rows | (kernel.at(lines) & ~table.of("LDG", "STG"))
-    place = table.place_executed(rows) or kernel.place
-    yield _at(place, slow, table.waits(slow), "lines that compute in float64")
+    share, place = table.waits(slow), table.place_executed(rows) or kernel.place
+    stays = kernel.resources.kept(Edit(0.0, without(slow & ~table.of(*_DOUBLES))))
+    edit = Edit(share, without(slow), kept={"issue": stays["issue"]})
+    yield _at(place, edit, share, "lines that compute in float64")
 
 
-def _in_float32(kernel: Kernel, where: Where) -> Edit:
-    edit = rows_removed(kernel, where)
-    stays = kernel.resources.kept(Edit(0.0, without(where.mask & ~kernel.table.of(*_DOUBLES))))
-    return Edit(edit.removed, edit.instructions, kept={"issue": stays["issue"]})
+def _float64_by_types(kernel: Kernel) -> Iterator[Where]:
+    lines = Counter(
+        node.line
+        for node in kernel.graph.named(r"^(arith|math)\.(?!constant$)")
+        if node.line and any("f64" in value.type for value in node.results)
+    )
+    for line, ops in lines.most_common(1):
+        yield Where(kernel.line(line), None, {"ops": Quantity(ops, "ops")})
 
 
 def _lines_with(graph: Graph, kind: str) -> set[int]:
@@ -83,12 +89,12 @@ def _index_arithmetic(kernel: Kernel) -> Iterator[Where]:
     if not _is_busiest(kernel):
         return
     lines = {line for line, is_of_data in kernel.divisions.items() if not is_of_data}
-    lines &= kernel.graph.lines(_DIVISIONS)
     rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA_OPS)
     if kernel.table.share("executed", rows) < thresholds.MUCH:
         return
-    place = kernel.table.place_executed(rows) or kernel.place
-    yield _at(place, rows, kernel.table.waits(rows), f"lines with {_names(kernel, lines, _DIVISIONS)}")
+    share, place = kernel.table.waits(rows), kernel.table.place_executed(rows) or kernel.place
+    names = _names(kernel, lines, DIVISIONS.pattern)
+    yield _at(place, Edit(share, without(rows)), share, f"lines with {names}")
 
 
 def _names(kernel: Kernel, lines: set[int], pattern: str) -> str:
@@ -106,20 +112,20 @@ def _slow_functions(kernel: Kernel) -> Iterator[Where]:
     rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA_OPS)
     if not lines - {0} or kernel.table.share("executed", rows) < thresholds.MUCH:
         return
-    place = kernel.table.place_executed(rows) or kernel.place
-    names = _names(kernel, lines, f"{_SLOW}|{_DIVISIONS}")
-    yield _at(place, rows, kernel.table.waits(rows), f"lines with {names}", lines=lines - {0})
+    share, place = kernel.table.waits(rows), kernel.table.place_executed(rows) or kernel.place
+    names = _names(kernel, lines, f"{_SLOW}|{DIVISIONS.pattern}")
+    yield _at(place, _cheap_functions(kernel, rows, lines - {0}), share, f"lines with {names}")
 
 
-def _cheap_functions(kernel: Kernel, where: Where) -> Edit:
+def _cheap_functions(kernel: Kernel, rows: Mask, lines: set[int]) -> Edit:
     """A division, or a root, has one instruction on the XU pipe, and so has a fast one, but not the
     multiplication that takes the place of a division by one number. As often each other op of the line has an
     instruction, and so has what takes its place. Of other functions all of the line is taken to be theirs."""
-    table, rows = kernel.table, where.mask
+    table = kernel.table
     executed, xu = table.amount("executed"), table.amount("xu")
     reciprocals = table.like(_RECIPROCAL)
     stays, gone = 0.0, rows.copy()
-    for line in where.amounts["lines"]:
+    for line in lines:
         nodes = [node for node in kernel.graph.nodes if node.line == line and node.size > 1]
         slow = [node for node in nodes if re.search(_SLOW, node.name)]
         if slow and all(_ONE_OF_XU.search(node.name) for node in slow):
@@ -132,7 +138,7 @@ def _cheap_functions(kernel: Kernel, where: Where) -> Edit:
             gone &= ~kernel.at({line}) | reciprocals
     part = 1 - stays / max(1.0, float(executed[rows].sum()))
     kept = kernel.resources.kept(Edit(0.0, without(gone)))
-    return Edit(part * float(where.amounts["removed"]), without(rows, part), kept={"xu": kept["xu"]})
+    return Edit(part * table.waits(rows), without(rows, part), kept={"xu": kept["xu"]})
 
 
 def _is_by_one_number(division: Node) -> bool:
@@ -149,7 +155,8 @@ def _converted(kernel: Kernel) -> Iterator[Where]:
         return
     rows = (table.of(*CONVERSION_OPS) | table.like(r"^HADD2\.F32")) & (kernel.at(lines) | (table.line == 0))
     taken = max(table.share("executed", rows) * kernel.used.get("issue", 0.0), table.waits(rows))
-    yield _at(table.place_sampled(rows) or kernel.place, rows, taken, "conversions between types")
+    place = table.place_sampled(rows) or kernel.place
+    yield _at(place, Edit(taken, without(rows)), taken, "conversions between types")
 
 
 def _lines_that_fill_xu(kernel: Kernel) -> set[int]:
@@ -190,22 +197,24 @@ def _is_loaded(graph: Graph, node: Node) -> bool:
 
 
 _SEEN: Final = frozenset({"counts", "waits"})
+_FLOAT32: Final = "float32: cast constants and inputs; look for Python floats"
 _TEXT: Final = "{sampled} are charged to {what}"
 RULES: Final = (
+    Rule("fp64-arithmetic", _SEEN, _in_float64, _TEXT, _FLOAT32),
     Rule(
-        "fp64-arithmetic", _SEEN, _in_float64, _in_float32, _TEXT,
-        "float32: cast constants and inputs; look for Python floats",
+        "fp64-arithmetic", frozenset(), _float64_by_types,
+        "{ops} compute in float64 at this line" + BY_BINARY, _FLOAT32, "low", unless=_SEEN,
     ),
     Rule(
-        "index-arithmetic", _SEEN | {"ttgir"}, _index_arithmetic, rows_removed, _TEXT,
+        "index-arithmetic", _SEEN | {"ttgir"}, _index_arithmetic, _TEXT,
         "32-bit indices; shifts and masks for powers of two; step instead of dividing",
     ),
     Rule(
-        "slow-math", _SEEN | {"ttgir"}, _slow_functions, _cheap_functions, _TEXT,
+        "slow-math", _SEEN | {"ttgir"}, _slow_functions, _TEXT,
         "a cheaper form: multiply by the reciprocal, x * x for powers, fast math, reduce the range",
     ),
     Rule(
-        "conversions", _SEEN | {"ttgir"}, _converted, rows_removed, _TEXT,
+        "conversions", _SEEN | {"ttgir"}, _converted, _TEXT,
         "keep one type inside the loop; convert once before or after it",
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from profscope.analysis.cause import (
     NO_GAIN,
@@ -30,7 +30,6 @@ from profscope.analysis.rules import (
     thresholds,
     unused,
 )  # fmt: skip
-from profscope.analysis.rules.binary import by_binary
 from profscope.analysis.rules.intervals import interval
 from profscope.analysis.rules.kernel import DOTS, Kernel
 from profscope.analysis.rules.rule import Rule, Where
@@ -60,12 +59,8 @@ _WORK: Final = {"dram": "sectors", "l2": "sectors", "l1": "sectors", "shared": "
 def diagnose(kernel: Kernel) -> Iterator[Finding]:
     """What holds it back: the largest gain first, then those whose gain is unknown, and last what the kernel
     has reached."""
-    found = [
-        _finding(kernel, rule, where)
-        for rule in RULES
-        if not rule.is_silent(kernel)
-        for where in rule.where(kernel)
-    ]
+    asked = [rule for rule in RULES if not rule.is_silent(kernel)]
+    found = [_finding(kernel, rule, where) for rule in asked for where in rule.where(kernel)]
     causes = _ranked(found, emulated=kernel.emulated)
     places: set[tuple[str, str, int]] = set()
     for each in causes:
@@ -76,9 +71,9 @@ def diagnose(kernel: Kernel) -> Iterator[Finding]:
         alike = {(o.file, o.line) for o in causes if o.finding == each.finding and o.gain == each.gain}
         yield _with_roof(kernel, each, len(alike))
     told = {part for name, file, line in places for part in (name, (file, line))}
-    for each in by_binary(kernel):
-        if each.finding not in told and (each.file, each.line) not in told:
-            yield each
+    for each in found:
+        if math.isnan(each.weight) and not told & {each.finding, (each.file, each.line)}:
+            yield replace(each, weight=0.0)
     advice = _LESS if any(map(_takes_from_roof, causes)) else _BESIDE if causes else ""
     yield from _reached(kernel, advice)
 
@@ -108,12 +103,12 @@ def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
     evidence = cited(rule.text, **where.cites)
     if kernel.waits_basis == "experiments":
         evidence = _by_experiments(evidence)
-    finding = Finding(
-        name, *where.place, evidence, where.advice or rule.advice, UNKNOWN_GAIN, rule.confidence
-    )
-    edit = rule.removed(kernel, where)
+    advice, edit = where.advice or rule.advice, where.edit
+    finding = Finding(name, *where.place, evidence, advice, UNKNOWN_GAIN, rule.confidence, math.nan)
+    if edit is None:
+        return finding
     if kernel.emulated:
-        return _weighed(kernel, finding, where, edit)
+        return replace(finding, **_weighed(kernel, rule, where))
     sampled = kernel.table.sampled if "waits" in rule.needs else 0.0
     weight, roof = 100 * kernel.resources.saved(edit), kernel.resources.binding
     by_experiments = kernel.waits_basis == "experiments"
@@ -134,19 +129,18 @@ def _by_experiments(evidence: Evidence) -> Evidence:
     return Evidence(_STALL.sub("", evidence.sentence), told, evidence.names)
 
 
-def _weighed(kernel: Kernel, finding: Finding, where: Where, edit: Edit) -> Finding:
+def _weighed(kernel: Kernel, rule: Rule, where: Where) -> dict[str, Any]:
     """On the emulator, whose cycles are a model, a finding has no gain. Its weight is that of the cycles that
     wait at its line, if the edit takes away enough of anything; what is of the launch as a whole comes last,
     with low confidence, as launches are small and the device is a choice."""
+    table, least, edit = kernel.table, thresholds.NOISE_PCT, where.edit or Edit(0.0)
     left = min(1 - edit.removed, *kernel.resources.kept(edit).values())
-    if 100 * (1 - left) < thresholds.NOISE_PCT:
-        return finding
-    if where.rows is None:
-        return replace(finding, weight=thresholds.NOISE_PCT, confidence="low")
-    table = kernel.table
+    if 100 * (1 - left) < least:
+        return {"weight": 0.0}
+    if rule.of_launch:
+        return {"weight": least, "confidence": "low"}
     here = table.at_lines(where.place[0], {where.place[1]})
-    at_line = 100 * max(table.waits(here), table.samples_at(here))
-    return replace(finding, weight=max(at_line, thresholds.NOISE_PCT))
+    return {"weight": max(least, 100 * table.waits(here), 100 * table.samples_at(here))}
 
 
 def _takes_from_roof(finding: Finding) -> bool:

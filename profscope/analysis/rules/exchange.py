@@ -5,28 +5,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samples
-from profscope.analysis.evidence_table import MMA_OPS, WARP_LANES, Mask
+from profscope.analysis.evidence_table import LOADED, MMA_OPS, SHARED_OPS, WARP_LANES, Mask
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.kernels.replay import partition_of_warp, partitions_of
-from profscope.analysis.resources import Edit, without
+from profscope.analysis.resources import EXCHANGES, Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, Kernel, computed_by, is_elementwise, is_store
-from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.products import slow_products
-from profscope.analysis.rules.rule import Rule, Where, as_removed, rows_removed
+from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
 __all__ = ["RULES", "conversion_lines", "early_reductions"]
 
 _SEEN: Final = frozenset({"use", "waits", "ttgir"})
-_MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
-_SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
 _EXCHANGE: Final = ("LDS", "STS", "BAR")
 _REDUCE: Final = r"^tt\.reduce$"
 
@@ -56,12 +54,11 @@ def _late(kernel: Kernel) -> Iterator[Where]:
     if not uneven.any() or waits < thresholds.MUCH:
         return
     yield Where(
-        table.place_sampled(table.all, "barrier") or kernel.place, uneven,
-        cites={
+        table.place_sampled(table.all, "barrier") or kernel.place, Edit(waits),
+        {
             "loop": f"line {int(table.line[uneven][0])}", "waiting": of_samples(waits),
             "steps": Quantity(float(each[uneven].max()) / meetings, "steps"),
         },
-        amounts={"removed": waits},
     )  # fmt: skip
 
 
@@ -74,7 +71,7 @@ def _partial_sums(kernel: Kernel) -> Iterator[Where]:
     table, early = kernel.table, early_reductions(kernel.graph)
     lines = early.keys() - slow_products(kernel)
     rows = kernel.at(lines)
-    waits = table.waits(rows, *_MEETING)
+    waits = table.waits(rows, *EXCHANGES)
     if waits < thresholds.MUCH or _has_mma(kernel):
         return
     loops = {loop for node in kernel.graph.named(_REDUCE) if node.line in lines for loop in node.loops}
@@ -93,8 +90,8 @@ def _needed_reductions(kernel: Kernel) -> Iterator[Where]:
     lines = set(table.line[across].tolist()) - early_reductions(kernel.graph).keys() - slow_products(kernel)
     rows = kernel.at(lines)
     shared = rows & table.of(*_EXCHANGE)
-    in_warps = (1 - 1 / kernel.warps) * table.waits(rows & table.of_class("warp exchange"), *_MEETING)
-    waits = table.waits(shared, *_MEETING) + table.waits(rows & ~shared, "barrier")
+    in_warps = (1 - 1 / kernel.warps) * table.waits(rows & table.of_class("warp exchange"), *EXCHANGES)
+    waits = table.waits(shared, *EXCHANGES) + table.waits(rows & ~shared, "barrier")
     if waits + in_warps >= thresholds.MUCH and not _has_mma(kernel):
         yield _step(kernel, rows, shared, waits, in_warps)
 
@@ -104,17 +101,13 @@ def _has_mma(kernel: Kernel) -> bool:
 
 
 def _step(kernel: Kernel, rows: Mask, exchange: Mask, waits: float, hidden: float) -> Where:
-    place = kernel.table.place_waited_for(rows, *_MEETING) or kernel.place
-    return Where(place, exchange, {"waiting": of_samples(waits)}, {"waits": waits + hidden})
-
-
-def _met_once(kernel: Kernel, where: Where) -> Edit:
-    """If shared memory is at its limit, all wait for what fills it."""
-    edit = Edit(0.0, without(where.mask))
+    """The exchange is gone, and these waits. If shared memory is at its limit, all wait for what fills it."""
+    edit = Edit(waits + hidden, without(exchange))
     fullest = max(("shared", "l1"), key=lambda name: kernel.used.get(name, 0.0))
     is_full = kernel.used.get(fullest, 0.0) >= thresholds.NEAR_ROOF and not kernel.emulated
     held = 1 - kernel.resources.kept(edit)[fullest] if is_full else 0.0
-    return Edit(max(float(where.amounts["waits"]), held), edit.instructions)
+    place = kernel.table.place_waited_for(rows, *EXCHANGES) or kernel.place
+    return Where(place, replace(edit, removed=max(edit.removed, held)), {"waiting": of_samples(waits)})
 
 
 def early_reductions(graph: Graph) -> dict[int, bool]:
@@ -156,8 +149,8 @@ def _conversions(kernel: Kernel) -> Iterator[Where]:
     for its queue are of what fills it, by the part that it puts in."""
     table, lines = kernel.table, conversion_lines(kernel.graph)
     here = kernel.at(set(lines))
-    rows = here & table.of(*_SHARED)
-    share = table.waits(here & table.of(*_SHARED, "BAR"))
+    rows = here & table.of(*SHARED_OPS)
+    share = table.waits(here & table.of(*SHARED_OPS, "BAR"))
     if max(kernel.used.get(name, 0.0) for name in ("shared", "l1", "lsu")) >= thresholds.BOUND:
         part = table.share("lsu", rows)
         share = max(share, part * table.stalled("short_scoreboard", "mio_throttle"))
@@ -165,9 +158,8 @@ def _conversions(kernel: Kernel) -> Iterator[Where]:
         return
     file, line = table.place_executed(rows) or kernel.place
     yield Where(
-        (file, lines.get(line, line)), rows,
-        cites={"moving": of_instructions(table.share("executed", rows)), "sampled": of_samples(share)},
-        amounts={"removed": share},
+        (file, lines.get(line, line)), Edit(share, without(rows)),
+        {"moving": of_instructions(table.share("executed", rows)), "sampled": of_samples(share)},
     )  # fmt: skip
 
 
@@ -199,9 +191,11 @@ def _starved_by_samples(kernel: Kernel) -> Iterator[Where]:
     if place is None or place == kernel.place:  # of what the compiler has put there for the kernel
         place = kernel.line(min(kernel.graph.lines(DOTS, loop=True), default=0))
     yield Where(
-        place, cites={"tensor": f"the tensor pipe is at {of_peak(tensor)}; " if tensor else "",
-                      "waiting": of_samples(waits)},
-        amounts={"removed": kernel.resources.hidden(waits)},
+        place, Edit(kernel.resources.hidden(waits)),
+        {
+            "tensor": f"the tensor pipe is at {of_peak(tensor)}; " if tensor else "",
+            "waiting": of_samples(waits),
+        },
     )  # fmt: skip
 
 
@@ -235,14 +229,13 @@ def _starved_by_spans(kernel: Kernel) -> Iterator[Where]:
     if by_site[site] < thresholds.PASSED_CYCLES * count:
         return
     yield Where(
-        _place_of_wait(judged, site, mine),
-        cites={
+        _place_of_wait(judged, site, mine), Edit(shares[least]),
+        {
             "partition": _partition_name(judged, least),
             "waiting": Quantity(100 * shares[least], "% of the CTA's time"),
             "where": str(sites["scope"].iloc[site]),
             "each_time": Quantity(by_site[site] / max(1, count), "cycles"),
         },
-        amounts={"removed": shares[least]},
     )  # fmt: skip
 
 
@@ -264,31 +257,31 @@ _STEP: Final = "a reduction in each step of the loop: {waiting} wait for its exc
 _BUFFERS: Final = "more buffers between the partitions (num_stages), or more warps for the slower one"
 RULES: Final = (
     Rule(
-        "late-warp", frozenset({"counts", "waits"}), _late, as_removed,
+        "late-warp", frozenset({"counts", "waits"}), _late,
         "the loop at {loop} takes {steps} of a warp on average, depending on its data; {waiting} then wait "
         "for the last warp",
         "give all warps the same work: sort by length, another layout, or fewer barriers",
     ),
     Rule(
-        "serial-reduction", _ALL, _partial_sums, _met_once, _STEP,
+        "serial-reduction", _ALL, _partial_sums, _STEP,
         "keep a tensor of partial sums, and reduce once after the loop",
     ),
     Rule(
-        "serial-reduction", _ALL, _needed_reductions, _met_once, _STEP,
+        "serial-reduction", _ALL, _needed_reductions, _STEP,
         "fewer warps (num_warps), or a layout in which one warp has all that is reduced",
     ),
     Rule(
-        "layout-conversion", _ALL, _conversions, rows_removed,
+        "layout-conversion", _ALL, _conversions,
         "{moving} move tensors from one layout to another through shared memory, again and again; "
         "{sampled} are there",
         "an order of ops in which both sides share a layout; transpose once",
     ),
     Rule(
-        "partition-starved", _SEEN, _starved_by_samples, as_removed,
-        "{tensor}{waiting} wait for the other partition", _BUFFERS,
+        "partition-starved", _SEEN, _starved_by_samples,
+        "{tensor}{waiting} wait for the other partition", _BUFFERS, of_launch=True,
     ),
     Rule(
-        "partition-starved", frozenset(), _starved_by_spans, as_removed,
-        "{partition} waits {waiting} at {where}, {each_time} a time", _BUFFERS,
+        "partition-starved", frozenset(), _starved_by_spans,
+        "{partition} waits {waiting} at {where}, {each_time} a time", _BUFFERS, of_launch=True,
     ),
 )  # fmt: skip

@@ -1,23 +1,27 @@
 """How well a gain is known: 90 % intervals from what followed findings have saved.
 
-On the corpus the real gain is off the calculated one by a spread that depends on the rule: resources that a
-model does not know, latencies that overlap, a repair that does more than undo the fault. It is fitted on the
-scale of arcsin(sqrt(gain)), on which the error of a share does not depend on the share (M. S. Bartlett, "The
-square root transformation in analysis of variance", 1936), by `python -m bench.diagnose --fit`. The fit of a
-rule of few cases leans on those of all others. Of the cases of rounds that were left out of the fit, 88 % are
-in these intervals (docs/benchmarks.md).
+On the corpus real gains are off the calculated ones: a model leaves resources out, latencies overlap, and a
+repair does more than undo the fault. By how much depends on what a gain is calculated from, so there is one
+spread for each of three kinds. It is fitted on the scale of arcsin(sqrt(gain)), on which the error of a share
+does not depend on the share (M. S. Bartlett, "The square root transformation in analysis of variance", 1936),
+by `python -m bench.diagnose --fit`. If the fit leaves out a round of the corpus, 89 % of that round's gains
+are in their intervals (docs/benchmarks.md).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from profscope.analysis.cause import Gain
 
-__all__ = ["SPREADS", "Spread", "angle", "interval", "of_repair", "share_of"]
+__all__ = ["SPREADS", "Kind", "Spread", "angle", "interval", "kind_of", "of_repair", "share_of"]
 
 _Z: Final = 1.645  # 90 % of a normal distribution are within so many standard deviations
+
+Kind = Literal["counted", "attributed", "rewritten"]
+"""counted: what goes away was counted, such as sectors, wavefronts, CTAs, or waits for one load. attributed:
+a rule says which instructions and waits go away. rewritten: another algorithm or binary takes its place."""
 
 
 class Spread(NamedTuple):
@@ -27,43 +31,30 @@ class Spread(NamedTuple):
     high: float
 
 
-SPREADS: Final[dict[str, Spread]] = {
-    "atomics": Spread(-0.038, 0.267),
-    "bank-conflict": Spread(-0.176, 0.175),
-    "conversions": Spread(-0.243, 0.529),
-    "exposed-latency": Spread(-0.089, 0.259),
-    "few-stages": Spread(-0.290, 0.589),
-    "fp64-arithmetic": Spread(-0.218, 0.271),
-    "idle-sms": Spread(-0.178, 0.245),
-    "index-arithmetic": Spread(-0.171, 0.195),
-    "late-warp": Spread(-0.194, 0.273),
-    "layout-conversion": Spread(0.000, 0.450),
-    "load-imbalance": Spread(-0.187, 0.298),
-    "low-occupancy": Spread(-0.192, 0.275),
-    "masked-work": Spread(-0.284, 0.354),
-    "mma-not-overlapped": Spread(-0.258, 0.544),
-    "no-tensor-cores": Spread(-0.388, 0.630),
-    "partition-starved": Spread(-0.186, 0.254),
-    "redundant-load": Spread(-0.277, 0.327),
-    "register-spills": Spread(-0.373, 0.854),
-    "serial-reduction": Spread(-0.138, 0.318),
-    "slow-math": Spread(-0.191, 0.206),
-    "small-mma": Spread(-0.124, 0.285),
-    "tail": Spread(-0.142, 0.152),
-    "tile-reread": Spread(-0.236, 0.207),
-    "tiny-ctas": Spread(-0.031, 0.284),
-    "too-many-warps": Spread(-0.295, 0.553),
-    "uncoalesced-load": Spread(-0.054, 0.218),
-    "uncoalesced-store": Spread(-0.057, 0.204),
-    "unvectorized-access": Spread(-0.114, 0.181),
+SPREADS: Final[dict[Kind, Spread]] = {
+    "counted": Spread(-0.107, 0.184),
+    "attributed": Spread(-0.196, 0.280),
+    "rewritten": Spread(-0.303, 0.666),
 }
-"""By finding."""
-_OTHERS: Final = Spread(-0.25, 0.25)
+_COUNTED: Final = (
+    "bank-conflict", "exposed-latency", "idle-sms", "small-mma", "tail", "tile-reread", "tiny-ctas",
+    "uncoalesced-load", "uncoalesced-store", "unvectorized-access",
+)  # fmt: skip
+_REWRITTEN: Final = (
+    "conversions", "few-stages", "mma-not-overlapped", "no-tensor-cores", "register-spills",
+    "too-many-warps",
+)  # fmt: skip
 _BY_EXPERIMENTS: Final = Spread(-0.33, 0.30)
 """At least, if waits are known by experiments: to leave an op out also takes away what a repair keeps."""
 _OF_REPAIRS: Final = 0.13
 """By how much a repair's angle is off that of the experiment that does the same, at most: in 22 of 24
 scattered accesses (docs/experiments.md)."""
+
+
+def kind_of(finding: str) -> Kind:
+    if finding in _COUNTED:
+        return "counted"
+    return "rewritten" if finding in _REWRITTEN else "attributed"
 
 
 def angle(pct: float) -> float:
@@ -80,7 +71,7 @@ def interval(finding: str, pct: float, samples: float, *, by_experiments: bool =
     sampled. by_experiments: these tell what warps wait for."""
     if not pct:
         return Gain(0.0, 0.0, 0.0)
-    spread, at = SPREADS.get(finding, _OTHERS), angle(pct)
+    spread, at = SPREADS[kind_of(finding)], angle(pct)
     if by_experiments:
         spread = Spread(min(spread.low, _BY_EXPERIMENTS.low), max(spread.high, _BY_EXPERIMENTS.high))
     error = _Z / (2 * math.sqrt(samples)) if samples else 0.0  # of the angle of a share

@@ -22,7 +22,7 @@ from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.resources import Resources
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.without_counters import idle_of, use_of, waits_of
-from profscope.instrument_passes.analyses.graph import AXES, Graph, Node, Value
+from profscope.instrument_passes.analyses.graph import AXES, DIVISIONS, Dependence, Graph, Node, Value
 from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir.parser import parse
 from profscope.instrument_passes.kept_text import unpacked
@@ -68,7 +68,6 @@ DOTS: Final = r"tt\.dot(_scaled)?$|warp_group_dot$"
 FROM_GLOBAL: Final = ("tt.load", "ttg.async_copy_global_to_local")
 """Ops that load from global memory, by pointers."""
 ACCESSES: Final = (*FROM_GLOBAL, "tt.store")
-_DIVISIONS: Final = r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$"
 _BY_POINTERS: Final = r"tt\.(load|store|atomic_\w+)$|ttg\.async_copy_global_to_local$"
 _POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
 _EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
@@ -159,6 +158,10 @@ class Kernel:
         """The ops that load or store at a line."""
         return [node for node in self._accesses if node.line == line]
 
+    def addresses_at(self, line: int) -> list[Dependence]:
+        """What their addresses rest on."""
+        return [self.graph.depends(node.operands[0]) for node in self.accesses_at(line)]
+
     @cached_property
     def _accesses(self) -> list[Node]:
         return [node for node in self.graph.nodes if node.name in ACCESSES and node.operands]
@@ -210,7 +213,7 @@ def divisions(graph: Graph) -> dict[int, bool]:
     """The lines of integer divisions and remainders, less those by a power of two, which are shifts, and
     whether they are of data, and no access needs them."""
     found = [
-        node for node in graph.named(_DIVISIONS)
+        node for node in graph.named(DIVISIONS.pattern)
         if (graph.constant(node.operands[1]) or 0).bit_count() != 1
     ]  # fmt: skip
     if not found:
@@ -256,9 +259,8 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     idle = _idle(judged, values) if len(samples) or tables.emulated else _idle_by_ctas(judged, ctas, grid)
     if not len(samples) and not tables.emulated:
         busy = max((used.get(name, 0.0) for name in ("issue", *PIPES)), default=0.0)
-        samples = waits_of(counts, experiments, busy)
-        if len(samples):
-            basis, table = "experiments", evidence_table(counts, samples)
+        table = waits_of(table, experiments, busy)
+        basis = "experiments" if table.stalls else ""
     is_known = (
         is_counted, is_counted or bool(values), len(counts) > 0, bool(basis), bool(ttgir), len(ctas) > 0
     )  # fmt: skip

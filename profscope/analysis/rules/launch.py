@@ -8,24 +8,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from profscope.analysis.cause import Quantity, of_peak, of_samples
-from profscope.analysis.evidence_table import Mask
-from profscope.analysis.resources import Edit, without
+from profscope.analysis.evidence_table import LOADED
+from profscope.analysis.resources import EXCHANGES, RESULTS, Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
-from profscope.analysis.rules.rule import Rule, Where, as_removed
+from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.analyses.graph import Graph, Node, element_bytes, size_of
 
-__all__ = ["LOADED", "RESULTS", "RULES", "differs_by_program"]
+__all__ = ["RULES", "differs_by_program"]
 
-LOADED: Final = ("global load", "async copy", "tma")
-"""Classes of instructions that load from global memory."""
-RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructions")
-"""Stalls that are waits for results of instructions."""
 _STREAMS: Final = re.compile(r"^tt\.load$|async_copy|descriptor_load")
 _CHOICES: Final = ("scf.while", "scf.if", "cf.cond_br", "cf.switch", "tt.call")
 _REDUCE: Final = r"^tt\.reduce$"
 _SCAN: Final = r"^tt\.scan$"
-_EXCHANGES: Final = ("barrier", "short_scoreboard", "mio_throttle")
 
 
 def _few_ctas(kernel: Kernel) -> Iterator[Where]:
@@ -39,12 +34,11 @@ def _few_ctas(kernel: Kernel) -> Iterator[Where]:
     busy = max(full, kernel.resources.busiest())
     expected = max(part * min(1.0, busy / part) ** (1 - part), 2 * part - 1)
     yield Where(
-        kernel.place,
-        cites={
+        kernel.place, Edit(1 - expected),
+        {
             "grid": Quantity(kernel.grid, "CTAs"), "device": Quantity(kernel.sms, "SMs"),
             "idle": Quantity(100 * (1 - part), "% of SMs"),
         },
-        amounts={"removed": 1 - expected},
     )  # fmt: skip
 
 
@@ -55,13 +49,12 @@ def _partial_wave(kernel: Kernel) -> Iterator[Where]:
     of_sm, of_places = (1 - each / math.ceil(each) for each in (kernel.grid / kernel.sms, kernel.waves))
     lost = min(of_sm, kernel.resources.idle) if kernel.resources.idle else of_sm
     yield Where(
-        kernel.place,
-        cites={
+        kernel.place, Edit(lost),
+        {
             "grid": Quantity(kernel.grid, "CTAs"), "waves": Quantity(kernel.waves, "waves"),
             "wave": Quantity(kernel.sms * kernel.room, "CTAs"),
             "empty": Quantity(100 * of_places, "% of all slots"),
         },
-        amounts={"removed": lost},
     )  # fmt: skip
 
 
@@ -88,13 +81,12 @@ def _uneven_ctas(kernel: Kernel) -> Iterator[Where]:
     loops = sorted(uneven) or sorted(kernel.graph.lines(r"^scf\.(for|while)$"))
     place = kernel.table.place_waited_for(kernel.table.all, "long_scoreboard", "wait", "barrier")
     yield Where(
-        kernel.line(loops[0]) if loops else place or kernel.place,
-        cites={
+        kernel.line(loops[0]) if loops else place or kernel.place, Edit(lost),
+        {
             "shortest": Quantity(float(cycles.min()), "cycles"),
             "longest": Quantity(float(cycles.max()), "cycles"),
             "mean": Quantity(float(cycles.mean()), "cycles"), "recorded": Quantity(len(cycles), "CTAs"),
         },
-        amounts={"removed": lost},
     )  # fmt: skip
 
 
@@ -127,11 +119,9 @@ def _short_ctas(kernel: Kernel) -> Iterator[Where]:
     launch_cycles = kernel.counters.get("time", 0.0) * 1e-9 * kernel.counters.get("clock", 0.0)
     interval = launch_cycles * kernel.sms / kernel.grid
     if 0 < interval < thresholds.CTA_START_CYCLES and kernel.waves > 1:
-        yield Where(
-            kernel.place,
-            cites={"interval": Quantity(interval, "cycles"), "busiest": of_peak(max(kernel.used.values()))},
-            amounts={"removed": 1.0},
-        )
+        busiest = of_peak(max(kernel.used.values()))
+        cites = {"interval": Quantity(interval, "cycles"), "busiest": busiest}
+        yield Where(kernel.place, Edit(1.0), cites)
 
 
 def _few_warps(kernel: Kernel) -> Iterator[Where]:
@@ -155,50 +145,38 @@ def _few_warps(kernel: Kernel) -> Iterator[Where]:
     rows = kernel.table.of_class(*by) if by else kernel.table.all
     yield Where(
         kernel.table.place_waited_for(rows, *stalls) or kernel.place,
-        cites={
+        Edit(kernel.resources.hidden(waits, thresholds.IN_FLIGHT if few else 2)),
+        {
             "resident": Quantity(kernel.resources.resident_warps, "warps"), "waiting": of_samples(waits),
             "what": "loads (`long_scoreboard`)" if by else "results of instructions",
         },
-        amounts={"removed": kernel.resources.hidden(waits, thresholds.IN_FLIGHT if few else 2)},
         advice="more CTAs: smaller blocks, split the loop" if few
         else "fewer stages (num_stages), so that more CTAs fit on an SM",
     )  # fmt: skip
 
 
-def _many_warps(kernel: Kernel) -> Iterator[Where]:
+def _reducing_warps(kernel: Kernel) -> Iterator[Where]:
     """What a CTA loads at once and reduces gives each thread no more than a vector of 16 bytes, so that warps
     exchange more than they add up. Without it a warp for each scheduler has more each: nobody waits for other
     warps, and shared memory passes no exchange."""
-    table, each = kernel.table, _bytes_combined(kernel, _REDUCE)
-    if kernel.warps <= thresholds.SCHEDULERS or each > thresholds.VECTOR_BYTES or _is_streamed(kernel):
-        return
+    table = kernel.table
     exchange = kernel.at(kernel.graph.lines(_REDUCE)) & table.of("LDS", "STS", "BAR", "SHFL")
-    waits = table.stalled(*_EXCHANGES)
-    if (exchange & table.of("BAR")).any() and waits > thresholds.MUCH:
-        yield _exchanging(kernel, exchange, each, waits)
-
-
-def _fewer_warps(kernel: Kernel, where: Where) -> Edit:
-    part, waits = 1 - thresholds.SCHEDULERS / kernel.warps, float(where.amounts["waits"])
-    every = without(kernel.table.all, part)  # what all warps do alike
-    every[where.mask] = 0.0
-    return Edit(max(part, waits), every, wavefronts=kernel.table.amount("wavefronts") * every)
+    waits, part = table.stalled(*EXCHANGES), 1 - thresholds.SCHEDULERS / max(1, kernel.warps)
+    if not (exchange & table.of("BAR")).any() or waits <= thresholds.MUCH or _is_streamed(kernel):
+        return
+    left = without(table.all, part)  # what all warps do alike
+    left[exchange] = 0.0
+    edit = Edit(max(part, waits), left, wavefronts=table.amount("wavefronts") * left)
+    yield from _many_warps(kernel, _REDUCE, edit, waits)
 
 
 def _scanning_warps(kernel: Kernel) -> Iterator[Where]:
     """The same of a scan, which a loop may have: without it there are fewer steps between warps."""
-    table, each = kernel.table, _bytes_combined(kernel, _SCAN)
+    table, part = kernel.table, 1 - thresholds.SCHEDULERS / max(1, kernel.warps)
     rows = kernel.at(kernel.graph.lines(_SCAN)) & ~table.of("LDG", "STG")
     waits = table.waits(rows)
-    if kernel.warps <= thresholds.SCHEDULERS or each > thresholds.VECTOR_BYTES or waits < thresholds.MUCH:
-        return
-    if (rows & table.of("BAR")).any():
-        yield _exchanging(kernel, rows, each, waits)
-
-
-def _fewer_scanning_warps(kernel: Kernel, where: Where) -> Edit:
-    part = 1 - thresholds.SCHEDULERS / kernel.warps
-    return Edit(part * float(where.amounts["waits"]), without(where.mask, part))
+    if waits >= thresholds.MUCH and (rows & table.of("BAR")).any():
+        yield from _many_warps(kernel, _SCAN, Edit(part * waits, without(rows, part)), waits)
 
 
 def _is_streamed(kernel: Kernel) -> bool:
@@ -209,59 +187,58 @@ def _is_streamed(kernel: Kernel) -> bool:
     )
 
 
-def _exchanging(kernel: Kernel, rows: Mask, each: float, waits: float) -> Where:
-    """Of warps that combine so many bytes a thread."""
-    cites = {
-        "warps": Quantity(kernel.warps, "warps"), "each": Quantity(each, "bytes"),
-        "waiting": of_samples(waits),
-    }  # fmt: skip
-    return Where(kernel.place, rows, cites, {"waits": waits})
-
-
-def _bytes_combined(kernel: Kernel, ops: str) -> float:
-    """Bytes that a thread has of the largest tensor that such ops combine; infinite if there is none."""
+def _many_warps(kernel: Kernel, ops: str, edit: Edit, waits: float) -> Iterator[Where]:
+    """If schedulers have several warps, whose threads have few bytes of the largest tensor that such ops
+    combine."""
     sizes = [
         size_of(operand.type) * element_bytes(operand.type)
         for node in kernel.graph.named(ops)
         for operand in node.operands
     ]
-    return max(sizes) / kernel.threads if sizes else math.inf
+    each = max(sizes) / kernel.threads if sizes else math.inf
+    if kernel.warps > thresholds.SCHEDULERS and each <= thresholds.VECTOR_BYTES:
+        cites = {
+            "warps": Quantity(kernel.warps, "warps"), "each": Quantity(each, "bytes"),
+            "waiting": of_samples(waits),
+        }  # fmt: skip
+        yield Where(kernel.place, edit, cites)
 
 
 RULES: Final = (
     Rule(
-        "idle-sms", frozenset(), _few_ctas, as_removed,
+        "idle-sms", frozenset(), _few_ctas,
         "{grid} on {device}: {idle} run nothing",
-        "smaller tiles, another axis of the grid, or split the reduction over CTAs", "high",
+        "smaller tiles, another axis of the grid, or split the reduction over CTAs", "high", of_launch=True,
     ),
     Rule(
-        "tail", frozenset(), _partial_wave, as_removed,
+        "tail", frozenset(), _partial_wave,
         "{grid} fill {waves}, each of {wave}: the last wave leaves {empty} empty",
-        "tiles or a grid that fill the last wave, stream-K, or a persistent kernel",
+        "tiles or a grid that fill the last wave, stream-K, or a persistent kernel", of_launch=True,
     ),
     Rule(
-        "load-imbalance", frozenset({"ctas"}), _uneven_ctas, as_removed,
+        "load-imbalance", frozenset({"ctas"}), _uneven_ctas,
         "CTAs take {shortest} to {longest}, {mean} on average ({recorded} were timed)",
-        "sort or interleave the work, or fetch the next tile from a counter",
+        "sort or interleave the work, or fetch the next tile from a counter", of_launch=True,
     ),
     Rule(
-        "tiny-ctas", frozenset({"use"}), _short_ctas, as_removed,
+        "tiny-ctas", frozenset({"use"}), _short_ctas,
         "an SM starts a CTA every {interval}, and no resource is above {busiest}: starting CTAs takes the "
         "time",
-        "more elements for each program: a larger block, or a loop over several",
+        "more elements for each program: a larger block, or a loop over several", of_launch=True,
     ),
     Rule(
-        "low-occupancy", frozenset({"use", "waits"}), _few_warps, as_removed,
+        "low-occupancy", frozenset({"use", "waits"}), _few_warps,
         "{resident} on an SM, of 64: {waiting} wait for {what}, and few other warps hide it", "",
+        of_launch=True,
     ),
     Rule(
-        "too-many-warps", frozenset({"counts", "waits", "ttgir"}), _many_warps, _fewer_warps,
+        "too-many-warps", frozenset({"counts", "waits", "ttgir"}), _reducing_warps,
         "{warps} a CTA, whose threads reduce {each} each; {waiting} wait for other warps or the exchange "
         "with them",
         "fewer warps (num_warps), so that each has more elements and less is exchanged",
     ),
     Rule(
-        "too-many-warps", frozenset({"counts", "waits", "ttgir"}), _scanning_warps, _fewer_scanning_warps,
+        "too-many-warps", frozenset({"counts", "waits", "ttgir"}), _scanning_warps,
         "{warps} a CTA, whose threads scan {each} each; {waiting} wait in the scan",
         "fewer warps (num_warps), so that each has more elements and less is exchanged",
     ),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -12,7 +15,9 @@ from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samp
 from profscope.analysis.evidence_table import (
     ATOMIC_OPS,
     LOAD_OPS,
+    LOADED,
     SECTOR_BYTES,
+    SHARED_OPS,
     STORE_OPS,
     WARP_LANES,
     Mask,
@@ -21,16 +26,19 @@ from profscope.analysis.evidence_table import (
 from profscope.analysis.resources import LSU_QUEUES, QUEUES, Edit
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
-from profscope.analysis.rules.launch import LOADED
-from profscope.analysis.rules.rule import Rule, Where
+from profscope.analysis.rules.rule import BY_BINARY, Rule, Where
 from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
-__all__ = ["RULES", "carried_line", "scattered_over"]
+__all__ = ["RULES", "scattered_over"]
 
-_SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
 _SHARED_WAITS: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
 _LOADING: Final = r"^tt\.(load|descriptor_load|descriptor_gather|call)$|async_copy|async_tma"
 _ATOMIC_WAITS: Final = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
+_VECTORS: Final = "vector accesses: a base and a stride or mask that are known to be multiples of 16"
+# Of PTX: where an instruction is, and accesses of one or two bytes.
+_PLACE: Final = re.compile(r"\.loc\s+\d+\s+(\d+)\s+\d+(?:,.*inlined_at\s+\d+\s+(\d+))?")
+_NARROW: Final = re.compile(r"(?:@!?%p\d+\s+)?(ld|st)\.global\.(?:\w+\.)*?(?:b|u|s)(8|16)\b")
+_ACCESSES: Final = {"ld": "tt.load", "st": "tt.store"}
 
 
 # Sectors that no byte needs.
@@ -55,19 +63,16 @@ def _excess(kernel: Kernel) -> Iterator[Where]:
     for lost, kind, place, rows in _worst_first(found):
         is_vector = _is_torn_vector(kernel, place, rows)
         touched, needed = float(sectors[rows].sum()), max(1.0, float(ideal[rows].sum()))
-        once = 1 / max(1, table.launches)
         waits = table.waits(table.at_lines(place[0], {place[1]}), *QUEUES)
         yield Where(
-            place, every,
-            cites={
-                "ratio": Quantity(touched / needed, "times"), "touched": Quantity(touched * once, "sectors"),
-                "needed": Quantity(needed * once, "sectors"), "waiting": of_samples(waits),
+            place, _ideal_sectors(kernel, every, waits * (1 - needed / touched)),
+            {
+                "ratio": Quantity(touched / needed, "times"), "touched": Quantity(touched, "sectors"),
+                "needed": Quantity(needed, "sectors"), "waiting": of_samples(waits),
                 "excess": Quantity(100 * lost / max(1.0, float(sectors.sum())), "% of all sectors"),
             },
-            amounts={"waits": waits * (1 - needed / touched)},
             name="unvectorized-access" if is_vector else f"uncoalesced-{kind}",
-            advice="vector accesses: a base and a stride or mask that are known to be multiples of 16"
-            if is_vector else "",
+            advice=_VECTORS if is_vector else "",
         )  # fmt: skip
 
 
@@ -118,27 +123,23 @@ def _worst_first(found: list[tuple[float, str, Place, Mask]]) -> list[tuple[floa
     return sorted((each for each in found if each[0] >= least), key=lambda each: -each[0])
 
 
-def _ideal_sectors(kernel: Kernel, where: Where) -> Edit:
-    """The time that waits for the excess. If a resource binds the kernel and moves the excess, all that wait
-    for memory wait for it; if it moves none, nobody does. If none binds, no more than the excess keeps memory
-    busy, nor than the waits at this line: the rest is latency, which ideal accesses have too. But full queues
-    are no latency: then all that wait for memory wait for it. Copies write as narrowly to shared memory."""
-    table, rows = kernel.table, where.mask
-    ideal = np.minimum(table.amount("sectors"), table.amount("sectors_ideal"))
-    copies = rows & table.of("LDGSTS")
-    waves = np.where(
-        copies,
-        np.minimum(table.amount("wavefronts"), table.amount("wavefronts_ideal")),
-        table.amount("wavefronts"),
-    )
-    edit = Edit(0.0, sectors=np.where(rows, ideal, table.amount("sectors")), wavefronts=waves)
-    kept, removed = kernel.resources.kept(edit), float(where.amounts["waits"])
+def _ideal_sectors(kernel: Kernel, rows: Mask, waits: float) -> Edit:
+    """Without the excess of these rows, for which so much of the time waits. If a resource binds the kernel
+    and moves the excess, all that wait for memory wait for it; if it moves none, nobody does. If none binds,
+    no more than the excess keeps memory busy, nor than the waits at this line: the rest is latency, which
+    ideal accesses have too. But full queues are no latency: then all that wait for memory wait for it. Copies
+    write as narrowly to shared memory."""
+    table = kernel.table
+    edit = Edit(
+        waits, sectors=table.idealised("sectors", rows),
+        wavefronts=table.idealised("wavefronts", rows & table.of("LDGSTS")),
+    )  # fmt: skip
+    kept = kernel.resources.kept(edit)
     held = kernel.resources.held_by_traffic(kept)
     if held is None and kernel.used:
         moves = ("l1", "lsu", "l2", "dram", "shared")
-        held = min(removed, max(kernel.used.get(name, 0.0) * (1 - kept[name]) for name in moves))
-    removed = removed if held is None else held
-    return Edit(removed, sectors=edit.sectors, wavefronts=edit.wavefronts)
+        held = min(waits, max(kernel.used.get(name, 0.0) * (1 - kept[name]) for name in moves))
+    return edit if held is None else replace(edit, removed=held)
 
 
 # Few bytes at a time.
@@ -158,24 +159,44 @@ def _narrow(kernel: Kernel) -> Iterator[Where]:
         and table.total("sectors", rows) <= size * max(1.0, table.total("executed", rows))
     ]
     part = sum(table.share("sectors", rows) for _, rows in found)
+    kept = dict.fromkeys(("l1", "lsu", "l2"), 1 - part * (1 - 1 / thresholds.LINE_SECTORS))
+    held = kernel.resources.held_by_traffic(kept, part) or 0.0
     for place, rows in found:
         waits = table.waits(table.at_lines(place[0], {place[1]}), *LSU_QUEUES)
         yield Where(
-            place, rows,
-            cites={
+            place, Edit(max(waits, held), kept=kept),
+            {
                 "accesses": Quantity(table.total("instructions", rows), "instructions"),
                 "width": Quantity(float(table.amount("bytes")[rows].max()), "bytes"),
                 "waiting": of_samples(waits),
             },
-            amounts={"part": part, "waits": waits},
         )  # fmt: skip
 
 
-def _whole_lines(kernel: Kernel, where: Where) -> Edit:
-    part = float(where.amounts["part"])
-    kept = dict.fromkeys(("l1", "lsu", "l2"), 1 - part * (1 - 1 / thresholds.LINE_SECTORS))
-    held = kernel.resources.held_by_traffic(kept, part) or 0.0
-    return Edit(max(float(where.amounts["waits"]), held), kept=kept)
+def _narrow_by_ptx(kernel: Kernel) -> Iterator[Where]:
+    """A thread has 16 bytes or more at a line, in pieces of one or two. Addresses that were loaded or divided
+    may be anywhere, so that no vector has them."""
+    for (line, kind, size), pieces in _narrow_accesses(kernel.ptx).items():
+        nodes = [node for node in kernel.accesses_at(line) if node.name == _ACCESSES[kind]]
+        rests = [kernel.graph.depends(node.operands[0]) for node in nodes]
+        if not nodes or any(each.loads or each.has_division for each in rests):
+            continue
+        each = pieces // len(nodes)
+        if each * size >= thresholds.VECTOR_BYTES:
+            cites = {"accesses": Quantity(each, "instructions"), "width": Quantity(size, "bytes")}
+            yield Where(kernel.line(line), None, cites)
+
+
+def _narrow_accesses(ptx: str) -> dict[tuple[int, str, int], int]:
+    """By line, kind and bytes of accesses to global memory of one or two bytes, how many there are."""
+    found: Counter[tuple[int, str, int]] = Counter()
+    line = 0
+    for text in map(str.strip, ptx.splitlines()):
+        if place := _PLACE.match(text):
+            line = int(place[2] or place[1])
+        elif access := _NARROW.match(text):
+            found[line, access[1], int(access[2]) // 8] += 1
+    return found
 
 
 # Shared memory.
@@ -186,7 +207,7 @@ def _conflicts(kernel: Kernel) -> Iterator[Where]:
     loads. Reductions exchange as they must."""
     table = kernel.table
     waves, ideal = table.amount("wavefronts"), table.amount("wavefronts_ideal")
-    every = table.of(*_SHARED) & (waves > 0)
+    every = table.of(*SHARED_OPS) & (waves > 0)
     all_waves = max(1.0, float(waves[every].sum()))
     reduces = kernel.graph.lines(r"^tt\.reduce$")
     waits = table.stalled(*_SHARED_WAITS, by=("shared load", "shared store", "matrix load"))
@@ -196,28 +217,20 @@ def _conflicts(kernel: Kernel) -> Iterator[Where]:
         if waves[rows].sum() >= thresholds.EXCESS * max(1.0, float(ideal[rows].sum()))
         and place[1] not in reduces
     ]
-    excess = float((waves - ideal)[every & table.located].clip(min=0).sum()) / all_waves
+    own = every & table.located
+    removed = float((waves - ideal)[own].clip(min=0).sum()) / all_waves * waits
+    if kernel.used.get("shared", 0.0) >= thresholds.BOUND:
+        removed = kernel.used["shared"]
+    edit = Edit(removed, wavefronts=table.idealised("wavefronts", own))
     for _, _, place, rows in _worst_first(found):
         taken, needed = float(waves[rows].sum()), max(1.0, float(ideal[rows].sum()))
-        once = 1 / max(1, table.launches)
         yield Where(
-            place, every & table.located,
-            cites={
-                "ratio": Quantity(taken / needed, "times"), "taken": Quantity(taken * once, "wavefronts"),
-                "needed": Quantity(needed * once, "wavefronts"), "waiting": of_samples(waits),
+            place, edit,
+            {
+                "ratio": Quantity(taken / needed, "times"), "taken": Quantity(taken, "wavefronts"),
+                "needed": Quantity(needed, "wavefronts"), "waiting": of_samples(waits),
             },
-            amounts={"waits": excess * waits},
         )  # fmt: skip
-
-
-def _ideal_wavefronts(kernel: Kernel, where: Where) -> Edit:
-    table, used = kernel.table, kernel.used.get("shared", 0.0)
-    waves = np.where(
-        where.mask,
-        np.minimum(table.amount("wavefronts"), table.amount("wavefronts_ideal")),
-        table.amount("wavefronts"),
-    )
-    return Edit(used if used >= thresholds.BOUND else float(where.amounts["waits"]), wavefronts=waves)
 
 
 # Registers that do not suffice, and atomics.
@@ -232,26 +245,27 @@ def _spills(kernel: Kernel) -> Iterator[Where]:
     share = table.share("executed", local)
     if not kernel.spills or not share:
         return
-    held = carried_line(kernel)
+    held = _carried_line(kernel)
     waits = table.stalled("long_scoreboard", "lg_throttle", by=("local load", "local store"))
+    moved = SECTOR_BYTES * table.sectors(*LOAD_OPS, *STORE_OPS)
+    kept = dict.fromkeys(("l1", "l2", "lsu"), moved / max(1.0, moved + table.local_bytes))
+    removed = max(share, table.waits(local), kernel.resources.held_by_traffic(kept) or 0.0)
     yield Where(
-        kernel.line(held) if held else table.place_sampled(local) or kernel.place, local,
-        cites={
+        kernel.line(held) if held else table.place_sampled(local) or kernel.place, Edit(removed, kept=kept),
+        {
             "spilled": Quantity(kernel.spills, "registers"), "moving": of_instructions(share),
             "waiting": of_samples(waits),
         },
     )  # fmt: skip
 
 
-def _no_spills(kernel: Kernel, where: Where) -> Edit:
-    table = kernel.table
-    moved = SECTOR_BYTES * table.sectors(*LOAD_OPS, *STORE_OPS)
-    kept = dict.fromkeys(("l1", "l2", "lsu"), moved / max(1.0, moved + table.local_bytes))
-    own = max(table.share("executed", where.mask), table.waits(where.mask))
-    return Edit(max(own, kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
+def _spills_by_compiler(kernel: Kernel) -> Iterator[Where]:
+    if kernel.spills:
+        spilled = Quantity(kernel.spills, "registers")
+        yield Where(kernel.line(_carried_line(kernel)), None, {"spilled": spilled})
 
 
-def carried_line(kernel: Kernel) -> int:
+def _carried_line(kernel: Kernel) -> int:
     """The line of the largest tensor that a loop carries in registers: of the product that adds to it, else
     of what it becomes in a step; 0 if there is none."""
     graph = kernel.graph
@@ -282,10 +296,10 @@ def _atomics(kernel: Kernel) -> Iterator[Where]:
         return  # one for each program: launches of few CTAs have little else to do
     here = np.isin(table.line, list(set(table.line[rows].tolist())))
     held = table.waits(here, *_ATOMIC_WAITS, "short_scoreboard", "barrier") + table.stalled("membar")
-    yield Where(
-        table.place_executed(rows) or kernel.place, rows,
-        cites={"waiting": of_samples(max(waits, held))}, amounts={"waits": held},
-    )  # fmt: skip
+    kept = {"l2": 1 - 2 * SECTOR_BYTES * table.sectors(*ATOMIC_OPS) / kernel.resources.l2_bytes}
+    edit = Edit(max(held, kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
+    place = table.place_executed(rows) or kernel.place
+    yield Where(place, edit, {"waiting": of_samples(max(waits, held))})
 
 
 def _are_scattered(kernel: Kernel, rows: Mask) -> bool:
@@ -300,11 +314,6 @@ def _are_scattered(kernel: Kernel, rows: Mask) -> bool:
 
     apart = table.sectors(*ATOMIC_OPS) > WARP_LANES / 2 * table.total("executed", rows)
     return bool(nodes) and all(map(has_room, nodes)) and apart
-
-
-def _fewer_atomics(kernel: Kernel, where: Where) -> Edit:
-    kept = {"l2": 1 - 2 * SECTOR_BYTES * kernel.table.sectors(*ATOMIC_OPS) / kernel.resources.l2_bytes}
-    return Edit(max(float(where.amounts["waits"]), kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
 
 
 # Loads that come late.
@@ -330,50 +339,56 @@ def _exposed(name: str, kernel: Kernel) -> Iterator[Where]:
         if "l2" in kernel.used:
             memory = of_peak(max(kernel.used.get("dram", 0.0), kernel.used["l2"]))
             cites |= {"memory": memory, "busy": f", while memory is at {memory}"}
-        yield Where(place, rows, cites=cites, amounts={"waits": waits})
-
-
-def _hidden(kernel: Kernel, where: Where) -> Edit:
-    return Edit(kernel.resources.hidden(float(where.amounts["waits"])))
+        yield Where(place, Edit(kernel.resources.hidden(waits)), cites)
 
 
 _SEEN: Final = frozenset({"counts", "waits"})
+_FEWER_REGISTERS: Final = "more warps, smaller tiles, or a larger maxnreg"
 _LATE: Final = "{waiting} wait for loads (`long_scoreboard`){busy}"
 RULES: Final = (
     Rule(
-        "uncoalesced-load", _SEEN, _excess, _ideal_sectors,
+        "uncoalesced-load", _SEEN, _excess,
         "{ratio} the sectors that its bytes need: {touched} of 32 bytes instead of {needed}; the excess is "
         "{excess}; {waiting} wait for memory or its queues here",
         "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go through shared memory",
         "high",
     ),
     Rule(
-        "unvectorized-access", _SEEN | {"use"}, _narrow, _whole_lines,
+        "unvectorized-access", _SEEN | {"use"}, _narrow,
         "{accesses} of {width} a thread; {waiting} wait for the queue that takes them",
         "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
     ),
     Rule(
-        "bank-conflict", _SEEN, _conflicts, _ideal_wavefronts,
+        "unvectorized-access", frozenset(), _narrow_by_ptx, "{accesses} of {width} a thread" + BY_BINARY,
+        "16 bytes a thread: a base, a stride and a mask that are known to be multiples of 16", "low",
+        unless=_SEEN | {"use"},
+    ),
+    Rule(
+        "bank-conflict", _SEEN, _conflicts,
         "{ratio} the wavefronts that its bytes need: {taken} instead of {needed}; {waiting} wait for shared "
         "memory",
         "a swizzled or padded layout", "high",
     ),
     Rule(
-        "register-spills", _SEEN, _spills, _no_spills,
+        "register-spills", _SEEN, _spills,
         "{spilled} spill; {moving} move them, and {waiting} wait for them",
-        "more warps, smaller tiles, or a larger maxnreg", "high",
+        _FEWER_REGISTERS, "high",
     ),
     Rule(
-        "atomics", _SEEN, _atomics, _fewer_atomics,
+        "register-spills", frozenset(), _spills_by_compiler, "{spilled} spill" + BY_BINARY,
+        _FEWER_REGISTERS, "low", unless=_SEEN,
+    ),
+    Rule(
+        "atomics", _SEEN, _atomics,
         "{waiting} wait for atomics, the fences around them, or for warps that do",
         "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
     ),
     Rule(
-        "exposed-latency", frozenset({"waits", "ttgir"}), partial(_exposed, "exposed-latency"), _hidden,
+        "exposed-latency", frozenset({"waits", "ttgir"}), partial(_exposed, "exposed-latency"),
         _LATE, "load earlier, several at once, or keep more warps on an SM",
     ),
     Rule(
-        "few-stages", frozenset({"waits", "ttgir"}), partial(_exposed, "few-stages"), _hidden, _LATE,
+        "few-stages", frozenset({"waits", "ttgir"}), partial(_exposed, "few-stages"), _LATE,
         "more stages (num_stages of 3 or 4)",
     ),
 )  # fmt: skip

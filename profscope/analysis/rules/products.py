@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from profscope.analysis.cause import of_instructions, of_peak, of_samples
+from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samples
 from profscope.analysis.evidence_table import CONVERSION_OPS, LOAD_OPS, MMA_OPS, SECTOR_BYTES
 from profscope.analysis.kernels.devices import PIPES
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import CASTS, DOTS, Kernel, computed_by, is_dot
-from profscope.analysis.rules.rule import HOPPER, Rule, Where, rows_removed
+from profscope.analysis.rules.rule import BY_BINARY, HOPPER, Rule, Where
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value
 
 __all__ = [
@@ -40,6 +40,7 @@ _THROUGH: Final = re.compile(
 """Ops through which an element of a product stays one."""
 _ADDING: Final = ("arith.addf", "scf.yield")  # what uses a sum that goes on
 _ARITHMETIC: Final = re.compile(r"(arith|math)\.|tt\.(fp_to_fp|reduce|extern_elementwise)$")
+_VERSION: Final = re.compile(r"nvidia_mma<\{versionMajor = (\d+).*?instrShape = \[([\d, ]+)\]")
 _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
@@ -124,7 +125,7 @@ def _by_fma(kernel: Kernel) -> Iterator[Where]:
     if not dots:  # which each thread loads for itself
         rows |= table.of("LDG")
     yield Where(
-        place, rows, cites={"fma": of_instructions(share)}, amounts={"removed": table.waits(rows)},
+        place, Edit(table.waits(rows), without(rows)), {"fma": of_instructions(share)},
         advice="" if dots else "tl.dot instead of multiply, broadcast and sum",
     )  # fmt: skip
 
@@ -153,23 +154,34 @@ def _small(kernel: Kernel) -> Iterator[Where]:
             not axes or kernel.grid * side < kernel.sms * thresholds.WGMMA_SIDE
         ):
             return  # there is no more to multiply, or larger tiles would leave SMs without one
+    removed, larger = larger_tiles(kernel)
+    left = without(table.of("LDS", "LDSM"))
+    kept = kernel.resources.kept(Edit(0.0, left))
+    kept = {name: kept.get(name, 1.0) * larger.get(name, 1.0) for name in {*kept, *larger}}
+    waits = table.stalled(*_WAITS, by=("mma", "matrix load", "shared load"))
     yield Where(
-        table.place_executed(sync | wide) or kernel.place, table.of("LDS", "LDSM"),
-        cites={
+        table.place_executed(sync | wide) or kernel.place, Edit(max(waits, removed), left, kept=kept),
+        {
             "what": f"wgmma of {max(shapes)} columns" if narrow
             else "mma.sync instead of wgmma: tiles of 64 rows and 4 or more warps use wgmma",
             "tensor": of_peak(tensor),
         },
-        amounts={"waits": table.stalled(*_WAITS, by=("mma", "matrix load", "shared load"))},
     )  # fmt: skip
 
 
-def _wide(kernel: Kernel, where: Where) -> Edit:
-    removed, larger = larger_tiles(kernel)
-    left = without(where.mask)
-    kept = kernel.resources.kept(Edit(0.0, left))
-    both = {name: kept.get(name, 1.0) * larger.get(name, 1.0) for name in {*kept, *larger}}
-    return Edit(max(float(where.amounts["waits"]), removed), left, kept=both)
+def _small_by_layout(kernel: Kernel) -> Iterator[Where]:
+    aliases = " ".join(kernel.graph.module.aliases.values())
+    shapes = [(int(version), int(shape.split(",")[1])) for version, shape in _VERSION.findall(aliases)]
+    lines = [
+        node.line
+        for node in kernel.graph.named(DOTS)
+        if node.line and (tile := _TILE.match(node.results[0].type)) and int(tile[1]) >= thresholds.WGMMA_SIDE
+    ]
+    version, columns = max(shapes, default=(3, thresholds.WGMMA_SIDE))
+    if lines and (version == 2 or columns < thresholds.WGMMA_SIDE):
+        of_columns = Quantity(columns, "columns")
+        what = f"mma.sync of {of_columns} instead of wgmma" if version == 2 else f"wgmma of {of_columns}"
+        yield Where(kernel.line(lines[0]), None, {"what": what, "columns": of_columns})
 
 
 # Products that wait.
@@ -217,9 +229,8 @@ def _not_overlapped(kernel: Kernel) -> Iterator[Where]:
     by_casts = all(CASTS.match(each.name) for _, used, made in found for each in used + made)
     place = table.place_executed(rows) if by_casts else None
     yield Where(
-        place or kernel.line(found[0][0].line), rows,
-        cites={"tensor": of_peak(tensor), "waiting": of_samples(waits), "making": of_samples(making)},
-        amounts={"removed": waits + making},
+        place or kernel.line(found[0][0].line), Edit(waits + making, without(rows)),
+        {"tensor": of_peak(tensor), "waiting": of_samples(waits), "making": of_samples(making)},
         name="conversions" if by_casts else "",
         advice="store operands in the type of the dot; convert once, earlier" if by_casts else "",
     )  # fmt: skip
@@ -281,17 +292,21 @@ def larger_tiles(kernel: Kernel) -> tuple[float, dict[str, float]]:
 _SEEN: Final = frozenset({"use", "counts", "waits"})
 RULES: Final = (
     Rule(
-        "no-tensor-cores", frozenset({"counts", "waits", "ttgir"}), _by_fma, rows_removed,
+        "no-tensor-cores", frozenset({"counts", "waits", "ttgir"}), _by_fma,
         "a product of matrices by FMA: {fma}, none of the tensor cores",
         "tl.dot with tf32, bf16 or fp16 inputs", "high",
     ),
     Rule(
-        "small-mma", _SEEN, _small, _wide,
+        "small-mma", _SEEN, _small,
         "{what}; the tensor pipe is at {tensor}", "larger tiles in M and N, 4 or 8 warps",
         architectures=HOPPER,
     ),
     Rule(
-        "mma-not-overlapped", _SEEN | {"ttgir"}, _not_overlapped, rows_removed,
+        "small-mma", frozenset(), _small_by_layout, "{what}" + BY_BINARY,
+        "larger tiles in M and N, 4 or 8 warps", "low", architectures=HOPPER, unless=_SEEN,
+    ),
+    Rule(
+        "mma-not-overlapped", _SEEN | {"ttgir"}, _not_overlapped,
         "each iteration waits for its own dot, with no other dot in flight; the tensor pipe is at {tensor}, "
         "{waiting} wait for dots or for other warps, {making} make operands in registers",
         "issue the next dot before using this one's result; scale outside the loop", "low",

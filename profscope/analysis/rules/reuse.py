@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from profscope.analysis.cause import Quantity, of_peak, of_samples
-from profscope.analysis.evidence_table import ATOMIC_OPS, LOAD_OPS, SECTOR_BYTES, Mask, Place
-from profscope.analysis.resources import Edit
+from profscope.analysis.evidence_table import ATOMIC_OPS, LOAD_OPS, LOADED, SECTOR_BYTES, Mask, Place
+from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, FROM_GLOBAL, Kernel
-from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.products import GROWS, larger_tiles, tile_of
 from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.ablation.rewrite import RESIDENT
@@ -81,22 +79,16 @@ def _loaded_again(kernel: Kernel) -> Iterator[Where]:
             continue
         waits = again.share * table.waits(kernel.at({line}) & table.of_class(*LOADED[:2]))
         what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
+        edit = Edit(waits, sectors=table.amount("sectors") * without(rows, again.share))
+        kept = kernel.resources.kept(edit)
+        held = kernel.resources.held_by_traffic(kept, 1 - kept["l1"]) or 0.0
         yield Where(
-            kernel.line(line), rows,
-            cites={
+            kernel.line(line), replace(edit, removed=max(waits, held)),
+            {
                 "what": what, "waiting": of_samples(waits),
                 "repeated": Quantity(100 * again.share * table.share("sectors", rows), "% of all sectors"),
             },
-            amounts={"part": again.share, "waits": waits},
         )  # fmt: skip
-
-
-def _loaded_once(kernel: Kernel, where: Where) -> Edit:
-    table, part, rows = kernel.table, float(where.amounts["part"]), where.mask
-    edit = Edit(0.0, sectors=table.amount("sectors") * np.where(rows, 1 - part, 1.0))
-    kept = kernel.resources.kept(edit)
-    held = kernel.resources.held_by_traffic(kept, 1 - kept["l1"]) or 0.0
-    return Edit(max(float(where.amounts["waits"]), held), sectors=edit.sectors)
 
 
 # Bytes of a tensor that loads ask L1 for several times.
@@ -116,8 +108,7 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
     repeated = repeated_loads(kernel)
     again = {}
     for line, size in touched.items():
-        rests = [kernel.graph.depends(node.operands[0]) for node in kernel.accesses_at(line)]
-        tensor = tensor_bytes_at(kernel, line)
+        tensor, rests = tensor_bytes_at(kernel, line), kernel.addresses_at(line)
         is_plain = line not in repeated and not any(each.loads or each.has_division for each in rests)
         if is_plain and size >= thresholds.REREAD * tensor:
             again[line] = size - tensor
@@ -127,21 +118,16 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
         return
     line = max(again, key=lambda each: again[each])
     tensor = tensor_bytes_at(kernel, line)
-    is_alike = not any(kernel.graph.depends(node.operands[0]).axes for node in kernel.accesses_at(line))
+    is_alike = not any(each.axes for each in kernel.addresses_at(line))
     is_shared = is_alike and touched[line] <= tensor * kernel.grid
+    part = share * (1 - 1 / thresholds.REREAD) if is_shared else share
     yield Where(
-        kernel.line(line), rows,
-        cites={
+        kernel.line(line), Edit(part * table.stalled(*_QUEUED), without(rows, part)),
+        {
             "asked": Quantity(touched[line] / 1e6, "MB"), "bytes": Quantity(tensor / 1e6, "MB"),
             "used": of_peak(l1),
         },
-        amounts={"part": share * (1 - 1 / thresholds.REREAD) if is_shared else share},
     )  # fmt: skip
-
-
-def _less_overlap(kernel: Kernel, where: Where) -> Edit:
-    part = float(where.amounts["part"])
-    return Edit(part * kernel.table.stalled(*_QUEUED), np.where(where.mask, 1 - part, 1.0))
 
 
 def _touched(kernel: Kernel, rows: Mask) -> dict[Place, float]:
@@ -149,9 +135,7 @@ def _touched(kernel: Kernel, rows: Mask) -> dict[Place, float]:
     table = kernel.table
     sectors, ideal = (table.by_place(table.amount(name), rows & (table.amount("sectors") > 0))
                       for name in ("sectors", "sectors_ideal"))  # fmt: skip
-    return {
-        place: SECTOR_BYTES * min(sectors[place], ideal[place]) / max(1, table.launches) for place in sectors
-    }
+    return {place: SECTOR_BYTES * min(sectors[place], ideal[place]) for place in sectors}
 
 
 def tensor_bytes_at(kernel: Kernel, line: int) -> float:
@@ -178,29 +162,22 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
     if dram < thresholds.BOUND or table.total("executed", table.of(*_UNCOUNTED)):
         return
     asked = table.by_place(table.amount("sectors"), table.of(*LOAD_OPS) & (table.amount("sectors") > 0))
-    touched = {
-        place: each * table.launches / SECTOR_BYTES
-        for place, each in _touched(kernel, table.of(*LOAD_OPS)).items()
-    }
-    different = {
-        (file, line): min(each / _programs(kernel, line), tensor_bytes_at(kernel, line) / SECTOR_BYTES)
-        for (file, line), each in touched.items()
-    }
+    touched = _touched(kernel, table.of(*LOAD_OPS))
+    different = {place: _different(kernel, place[1], each) for place, each in touched.items()}
     needed = _distinct(kernel, different)
     shared = [place for place in asked if different[place] < touched[place]]
-    again = read - SECTOR_BYTES * (needed + table.sectors(*ATOMIC_OPS))
+    again = read - needed - SECTOR_BYTES * table.sectors(*ATOMIC_OPS)
     moved = read + kernel.counters.get("dram_write", 0.0)
     if not shared or again < max(thresholds.MUCH * read, thresholds.NOISE_PCT / 100 * moved):
         return
     if again > SECTOR_BYTES * sum(asked[place] for place in shared):  # other loads' bytes are among those
         return
     yield Where(
-        max(shared, key=lambda place: touched[place] - different[place]),
-        cites={
-            "read": Quantity(read / 1e6, "MB"), "different": Quantity(SECTOR_BYTES * needed / 1e6, "MB"),
+        max(shared, key=lambda place: touched[place] - different[place]), _sent_once(kernel, needed),
+        {
+            "read": Quantity(read / 1e6, "MB"), "different": Quantity(needed / 1e6, "MB"),
             "dram": of_peak(dram),
         },
-        amounts={"needed": needed},
     )  # fmt: skip
 
 
@@ -209,53 +186,51 @@ def _sent_from_afar(kernel: Kernel) -> Iterator[Where]:
     launch in which they come from near by takes less. Without it each byte comes once."""
     if "traffic" in kernel.known or not len(kernel.experiments):
         return
-    table = kernel.table
-    for place, touched in _touched(kernel, table.of(*LOAD_OPS)).items():
-        different = min(touched / _programs(kernel, place[1]), tensor_bytes_at(kernel, place[1]))
+    every = _touched(kernel, kernel.table.of(*LOAD_OPS))
+    for place, touched in every.items():
+        different = _different(kernel, place[1], touched)
         saved = kernel.saved(RESIDENT, place)
         if saved < thresholds.MUCH or touched < thresholds.REREAD * max(1.0, different):
             continue
+        part = (touched - different) / sum(every.values())
+        kept = dict.fromkeys(("dram", "l2", "l1", "lsu"), 1 - part)
         yield Where(
-            place,
-            cites={
+            place, Edit(saved * (1 - different / touched), kept=kept),
+            {
                 "asked": Quantity(touched / 1e6, "MB"), "different": Quantity(different / 1e6, "MB"),
                 "saved": Quantity(100 * saved, "% of the time"),
             },
-            amounts={"removed": saved * (1 - different / touched), "again": touched - different},
         )  # fmt: skip
 
 
-def _from_near_by(kernel: Kernel, where: Where) -> Edit:
-    part = float(where.amounts["again"]) / sum(_touched(kernel, kernel.table.of(*LOAD_OPS)).values())
-    return Edit(float(where.amounts["removed"]), kept=dict.fromkeys(("dram", "l2", "l1", "lsu"), 1 - part))
-
-
 def _distinct(kernel: Kernel, different: dict[Place, float]) -> float:
-    """Sectors: those of lines that read from the same tensors are among these tensors'."""
+    """Bytes: those of lines that read from the same tensors are among these tensors'."""
     by_tensors: defaultdict[frozenset[int], float] = defaultdict(float)
-    for (_, line), sectors in different.items():
-        by_tensors[_tensors_at(kernel, line)] += sectors
-    return sum(min(each, kernel.bytes_of(of) / SECTOR_BYTES) for of, each in by_tensors.items())
+    for (_, line), each in different.items():
+        by_tensors[_tensors_at(kernel, line)] += each
+    return sum(min(each, kernel.bytes_of(of)) for of, each in by_tensors.items())
 
 
-def _programs(kernel: Kernel, line: int) -> int:
-    """How many programs load the same at a line, as its addresses do not depend on all axes of the grid."""
+def _different(kernel: Kernel, line: int, touched: float) -> float:
+    """How many of the bytes that loads at a line touch are different: no more than their tensors have, and
+    programs along an axis on which no address depends load the same."""
     values = (value for node in kernel.accesses_at(line) for value in node.operands)
     axes = kernel.graph.depends(*(value for value in values if "memdesc" not in value.type)).axes
-    return math.prod(kernel.sides[axis] for axis in AXES if axis not in axes)
+    programs = math.prod(kernel.sides[axis] for axis in AXES if axis not in axes)
+    return min(touched / programs, tensor_bytes_at(kernel, line))
 
 
-def _sent_once(kernel: Kernel, where: Where) -> Edit:
-    """DRAM sends each byte once, and fills L2 once. If one program can do what several do, it also asks L2
-    once; but the tiles of a product are limited by registers."""
-    table, resources, needed = kernel.table, kernel.resources, float(where.amounts["needed"])
+def _sent_once(kernel: Kernel, needed: float) -> Edit:
+    """Without the bytes beyond those needed. DRAM sends each byte once, and fills L2 once. If one program
+    can do what several do, it also asks L2 once; but the tiles of a product are limited by registers."""
+    table, resources = kernel.table, kernel.resources
     loads = table.of(*LOAD_OPS)
-    scaled = np.where(loads, needed / max(1.0, table.total("sectors", loads)), 1.0).clip(max=1.0)
-    edit = Edit(0.0, sectors=table.amount("sectors") * scaled)
+    part = min(1.0, needed / max(1.0, SECTOR_BYTES * table.total("sectors", loads)))
+    edit = Edit(0.0, sectors=table.amount("sectors") * without(loads, 1 - part))
     kept = resources.kept(edit)
     if kernel.graph.named(DOTS):
         read = kernel.counters.get("dram_read", 0.0)
-        kept["l2"] = (resources.l2_bytes + SECTOR_BYTES * needed) / (resources.l2_bytes + read)
+        kept["l2"] = (resources.l2_bytes + needed) / (resources.l2_bytes + read)
     dram = kernel.used.get("dram", 0.0)
     is_limit = min(1.0, dram / thresholds.ATTAINABLE_DRAM)  # for what part of the time
     removed = (1 - kept["dram"]) * max(is_limit, table.stalled(*_WAITS))
@@ -278,53 +253,50 @@ def _small_tiles(kernel: Kernel) -> Iterator[Where]:
     if not removed or tile is None or max(used["l2"], used["dram"]) < used["tensor"]:
         return
     yield Where(
-        kernel.table.place_executed(kernel.table.of(*LOAD_OPS)) or kernel.place,
-        cites={
+        kernel.table.place_executed(kernel.table.of(*LOAD_OPS)) or kernel.place, Edit(removed, kept=kept),
+        {
             "rows": Quantity(tile.rows, "rows"), "columns": Quantity(tile.columns, "columns"),
             "asked": Quantity(asked / 1e6, "MB"), "ratio": Quantity(asked / max(1.0, read), "times"),
             "l2": of_peak(kernel.used.get("l2", 0.0)), "dram": of_peak(kernel.used.get("dram", 0.0)),
             "tensor": of_peak(kernel.used.get("tensor", 0.0)),
         },
-        amounts={"removed": removed, "kept": kept},
     )  # fmt: skip
 
 
-def _large_tiles(kernel: Kernel, where: Where) -> Edit:
-    return Edit(float(where.amounts["removed"]), kept=where.amounts["kept"])
-
-
 _ALL: Final = frozenset({"counts", "waits", "ttgir"})
+_TOGETHER: Final = (
+    "a program that does what several do now, or an order of the grid in which those that load the same run "
+    "together"
+)
 RULES: Final = (
     Rule(
-        "redundant-load", _ALL, _loaded_again, _loaded_once,
+        "redundant-load", _ALL, _loaded_again,
         "the address is the one that {what}: {repeated} are loaded again, and {waiting} wait for that",
         "keep the data in registers (a block that holds the whole row), merge the passes, or load in front "
         "of the loop",
     ),
     Rule(
-        "redundant-load", _ALL | {"use"}, _overlapping, _less_overlap,
+        "redundant-load", _ALL | {"use"}, _overlapping,
         "loads at this line request {asked} from {bytes} of tensors; of L1 and LSU one is at {used}",
         "keep in registers what the next step, or the neighbouring element, needs again; or a program that "
         "does what several do now, with what they all load",
     ),
     Rule(
-        "tile-reread", _ALL | {"traffic"}, _sent_again, _sent_once,
+        "tile-reread", _ALL | {"traffic"}, _sent_again,
         "DRAM sends {read}, of which {different} are distinct; DRAM is at {dram}; most repeats come from "
         "this line",
-        "a program that does what several do now, or an order of the grid in which those that load the "
-        "same run together",
+        _TOGETHER, of_launch=True,
     ),
     Rule(
-        "tile-reread", _ALL, _sent_from_afar, _from_near_by,
+        "tile-reread", _ALL, _sent_from_afar,
         "loads at this line ask for {asked}, of which {different} are different; from near by they would "
         "save {saved} (by experiment)",
-        "a program that does what several do now, or an order of the grid in which those that load the "
-        "same run together",
+        _TOGETHER, of_launch=True,
     ),
     Rule(
-        "tile-reread", _ALL | {"traffic"}, _small_tiles, _large_tiles,
+        "tile-reread", _ALL | {"traffic"}, _small_tiles,
         "tiles of {rows} and {columns}: loads ask for {asked}, {ratio} what comes from DRAM; L2 is at {l2}, "
         "DRAM at {dram}, the tensor cores at {tensor}",
-        "larger tiles, or an order of the grid in which neighbours share rows and columns",
+        "larger tiles, or an order of the grid in which neighbours share rows and columns", of_launch=True,
     ),
 )  # fmt: skip

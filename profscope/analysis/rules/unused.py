@@ -6,14 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import numpy as np
-
 from profscope.analysis.cause import Quantity, of_samples
 from profscope.analysis.evidence_table import MMA_OPS, WARP_LANES, Mask
-from profscope.analysis.resources import Edit
+from profscope.analysis.resources import RESULTS, Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import FROM_GLOBAL, Kernel, is_dot, is_load
-from profscope.analysis.rules.launch import RESULTS
 from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.analyses.graph import LOOPS, Graph, Node, Value, size_of
 
@@ -91,10 +88,8 @@ def _tiles(kernel: Kernel) -> Iterator[Where]:
         return
     longest = min(1.0, kernel.sms / kernel.grid) if kernel.sms and not kernel.emulated else 0.0
     half = thresholds.TRIANGLE
-    yield Where(
-        kernel.line(line), kernel.table.all,
-        cites={"half": Quantity(100 * half, "% of the tiles")}, amounts={"part": min(half, 1 - longest)},
-    )  # fmt: skip
+    cites = {"half": Quantity(100 * half, "% of the tiles")}
+    yield Where(kernel.line(line), _less_work(kernel, min(half, 1 - longest)), cites)
 
 
 # Results that a condition replaces.
@@ -111,10 +106,8 @@ def _discarded(kernel: Kernel) -> Iterator[Where]:
         if share >= thresholds.MUCH:
             is_behind = computing is not None and not choice.is_in(computing)
             place = (table.place_waited_for(rows) if is_behind else None) or kernel.line(choice.line)
-            yield Where(
-                place, table.all, cites={"computing": of_samples(share)},
-                amounts={"part": thresholds.TRIANGLE * share},
-            )  # fmt: skip
+            edit = _less_work(kernel, thresholds.TRIANGLE * share)
+            yield Where(place, edit, {"computing": of_samples(share)})
 
 
 def discarded_results(graph: Graph) -> Iterator[tuple[Node, Node | None]]:
@@ -140,11 +133,9 @@ def _is_costly(node: Node, choice: Node) -> bool:
     return is_dot(node) or (node.name in LOOPS and node not in choice.around)
 
 
-def _half_at_most(kernel: Kernel, where: Where) -> Edit:
-    """A part of all work is gone."""
-    part = float(where.amounts["part"])
-    left = np.full(len(kernel.table), 1 - part)
-    return Edit(part, left, kept=dict.fromkeys(kernel.used, 1 - part))
+def _less_work(kernel: Kernel, part: float) -> Edit:
+    """Without a part of all work."""
+    return Edit(part, without(kernel.table.all, part), kept=dict.fromkeys(kernel.used, 1 - part))
 
 
 # Lanes that are masked off.
@@ -167,11 +158,9 @@ def _lanes(kernel: Kernel) -> Iterator[Where]:
     is_behind = table.share("executed", in_loops) > 1 / 2 and not (in_loops & loads).any()
     works = in_loops & (table.all if is_behind else table.of(*MMA_OPS))
     if masked > 0 and loads.any():
-        yield Where(
-            table.place_executed(works) or table.place_of_most(lost, loads) or kernel.place, table.all,
-            cites={"masked": Quantity(100 * masked, "% of the lanes")},
-            amounts={"part": masked, "removed": masked * (1 - waits)},
-        )  # fmt: skip
+        place = table.place_executed(works) or table.place_of_most(lost, loads) or kernel.place
+        cites = {"masked": Quantity(100 * masked, "% of the lanes")}
+        yield Where(place, _used_lanes(kernel, masked, masked * (1 - waits)), cites)
 
 
 def _lines_of_all_lanes(kernel: Kernel) -> set[int]:
@@ -209,17 +198,14 @@ def _copies(kernel: Kernel) -> Iterator[Where]:
         if moved and max(moved.values()) > 0:
             place = min(moved, key=lambda each: moved[each])
             part = 1 - moved[place] / max(moved.values())
-            yield Where(
-                place, table.all, cites={"masked": Quantity(100 * part, "% of copies")},
-                amounts={"part": part, "removed": part},
-            )  # fmt: skip
+            cites = {"masked": Quantity(100 * part, "% of copies")}
+            yield Where(place, _used_lanes(kernel, part, part), cites)
 
 
-def _used_lanes(kernel: Kernel, where: Where) -> Edit:
-    """All but what memory moves is less."""
-    part = float(where.amounts["part"])
+def _used_lanes(kernel: Kernel, part: float, removed: float) -> Edit:
+    """Without a part of all but what memory moves."""
     kept = dict.fromkeys(("tensor", "l1", "shared", "lsu"), 1 - part)
-    return Edit(float(where.amounts["removed"]), np.full(len(kernel.table), 1 - part), kept=kept)
+    return Edit(removed, without(kernel.table.all, part), kept=kept)
 
 
 _BLOCK: Final = (
@@ -228,24 +214,24 @@ _BLOCK: Final = (
 )
 RULES: Final = (
     Rule(
-        "masked-work", frozenset({"ttgir"}), _tiles, _half_at_most,
+        "masked-work", frozenset({"ttgir"}), _tiles,
         "all programs take the same steps, and a mask compares positions in each: {half} are expected to be "
         "thrown away, as of a triangle; how many are is not measured",
         "begin and end the loop where the mask does, and mask only the tiles that it crosses",
     ),
     Rule(
-        "masked-work", frozenset({"waits", "ttgir"}), _discarded, _half_at_most,
+        "masked-work", frozenset({"waits", "ttgir"}), _discarded,
         "{computing} compute what a condition then throws away, though it is known before; how often is not "
         "measured",
         "leave it out if a whole program or step is not asked for; list what is, and launch programs or take "
         "steps for that",
     ),
     Rule(
-        "masked-work", frozenset({"counts", "waits"}), _lanes, _used_lanes,
+        "masked-work", frozenset({"counts", "waits"}), _lanes,
         "{masked} work for loads that are masked off", _BLOCK,
     ),
     Rule(
-        "masked-work", frozenset({"counts", "ttgir"}), _copies, _used_lanes,
+        "masked-work", frozenset({"counts", "ttgir"}), _copies,
         "{masked} of an operand are masked off", _BLOCK,
     ),
 )  # fmt: skip

@@ -12,7 +12,7 @@ slots, the pipes and shared memory (`limits`). Beyond these:
 If a launch without its accesses to global memory takes as long, neither L2 nor DRAM binds it: of each no more
 is taken to be used than twice what that experiment saved.
 
-`waits_of`: what warps wait for, as a table in the form of PC samples. What a launch takes less without an op
+`waits_of`: what warps wait for, in place of PC samples. What a launch takes less without an op
 is the time that waits for it: it stands at the op's instructions, as samples with the stall that such
 instructions have. What nothing saved is spent on issuing instructions, by how often each ran, as far as issue
 slots and pipes are used; the rest waits for loads in loops that could not be left out, because other loops,
@@ -25,21 +25,29 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from profscope.analysis.breakdown import sm_time
-from profscope.analysis.evidence_table import ATOMIC_OPS, LOAD_OPS, SECTOR_BYTES, STORE_OPS, EvidenceTable
+from profscope.analysis.evidence_table import (
+    ATOMIC_OPS,
+    LOAD_OPS,
+    LOADED,
+    SECTOR_BYTES,
+    STORE_OPS,
+    EvidenceTable,
+    Floats,
+    Mask,
+)
 from profscope.analysis.kernels.devices import peak_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.kernels.roof_rows import roof_rows_of
 from profscope.analysis.limits import bare_time
 from profscope.analysis.rules import thresholds
-from profscope.binaries.listing import class_of
 from profscope.instrument_passes.ablation.groups import GROUPS
-from profscope.schema import samples_frame
 
 __all__ = ["SAMPLES", "idle_of", "use_of", "waits_of"]
 
@@ -64,23 +72,18 @@ def use_of(
     time = bare_time(tables, judged.durations, judged.launches, key)
     peak = peak_of(tables.metadata)
     used = dict(by_counts)
-    if time is None or peak is None or not table.launches:
+    if time is None or peak is None or not table.total("executed"):
         return used, {}
     clock_ghz = float(judged.launches["clock_ghz"].median())
     seconds = time.cycles / clock_ghz * 1e-9
-    load, store, atomic = (
-        SECTOR_BYTES * table.sectors(*ops) / max(1, table.launches)
-        for ops in (LOAD_OPS, STORE_OPS, ATOMIC_OPS)
-    )
+    load, store, atomic = (SECTOR_BYTES * table.sectors(*ops) for ops in (LOAD_OPS, STORE_OPS, ATOMIC_OPS))
     has_tma = bool(table.of_class("tma").any())
     read, written = min(load, reach), min(store, reach)
     if has_tma:
         read = reach if math.isfinite(reach) else 0.0
         written = 0.0
     passed = load + store + 2 * atomic + table.local_bytes
-    lines = table.total("wavefronts") / max(1, table.launches) + (load + store) / (
-        SECTOR_BYTES * thresholds.LINE_SECTORS
-    )
+    lines = table.total("wavefronts") + (load + store) / (SECTOR_BYTES * thresholds.LINE_SECTORS)
     used["l1"] = lines / (time.sms * time.cycles)
     if math.isfinite(reach):  # else the sectors may be the same bytes again and again
         used["dram"] = (read + written) / seconds / (1e9 * peak.memory_gb_per_s)
@@ -121,11 +124,10 @@ def _saved_by_memory(experiments: pd.DataFrame) -> float:
 SAMPLES: Final = 100_000
 """That the whole time is divided into."""
 _LEAST_PCT: Final = 1.0
-_LOADED: Final = ("global load", "async copy", "tma")
 _EXCHANGED: Final = ("shared load", "shared store", "matrix load", "warp exchange")
 _OUTSIDE: Final = ("global load", "global store", "async copy", "tma", "atomic")
 _BY_LABEL: Final[tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...]] = (
-    (("load", "async copy", "tma load", "gather"), "long_scoreboard", _LOADED),
+    (("load", "async copy", "tma load", "gather"), "long_scoreboard", LOADED),
     (("store", "tma store"), "lg_throttle", ("global store", "tma")),
     (("atomic",), "long_scoreboard", ("atomic",)),
     (("dot", "mma"), "wait", ("mma",)),
@@ -138,32 +140,37 @@ _UNEXPLAINED: Final = "unexplained"
 _IN_MEMORY: Final = ("load", "store", "atomic", "async copy", "tma", "gather")
 
 
-def waits_of(counts: pd.DataFrame, experiments: pd.DataFrame, busy: float) -> pd.DataFrame:
-    """Rows of `prof.samples`, of one configuration; none without a valid experiment.
+def waits_of(table: EvidenceTable, experiments: pd.DataFrame, busy: float) -> EvidenceTable:
+    """The table of the counts with what warps wait for; without any, if no experiment is valid.
 
-    counts, experiments: its rows of these tables. busy: the part of the time in which its busiest pipe or the
+    experiments: its rows of `prof.experiments`. busy: the part of the time in which its busiest pipe or the
     issue slots are used.
     """
     timed = experiments[
         experiments["valid"] & (experiments["experiment"] == "off") & experiments["saved_pct"].notna()
     ]
-    if not len(timed) or not len(counts):
-        return samples_frame()
-    own = _Counted(counts)
-    shares: defaultdict[tuple[int, str], float] = defaultdict(float)
-    for share, rows, stall in _found(own, timed):
-        for pc, part in own.divided(rows, share):
-            shares[pc, stall] += part
-    left = max(0.0, 1 - sum(shares.values()))
-    issued, every, fixed = min(left, busy), np.ones(len(counts), np.bool_), _fixed_loads(own, experiments)
-    rest = (fixed, "long_scoreboard") if fixed.any() else (every, _UNEXPLAINED)
-    for share, (rows, stall) in ((issued, (every, _ISSUED)), (left - issued, rest)):
-        for pc, part in own.divided(rows, share):
-            shares[pc, stall] += part
-    return own.samples(shares)
+    if not len(timed) or not len(table):
+        return table
+    executed, shares = table.amount("executed"), defaultdict[str, Floats](lambda: np.zeros(len(table)))
+
+    def charge(share: float, rows: Mask, stall: str) -> None:
+        if share > 0 and executed[rows].any():
+            shares[stall] += share * np.where(rows, executed, 0.0) / executed[rows].sum()
+
+    for share, rows, stall in _found(table, timed):
+        charge(share, rows, stall)
+    left, fixed = max(0.0, 1 - float(sum(map(np.sum, shares.values())))), _fixed_loads(table, experiments)
+    charge(min(left, busy), table.all, _ISSUED)
+    if fixed.any():
+        charge(left - min(left, busy), fixed, "long_scoreboard")
+    else:
+        charge(left - min(left, busy), table.all, _UNEXPLAINED)
+    samples = np.column_stack(list(shares.values()))
+    samples *= SAMPLES / samples.sum()
+    return replace(table, at=samples, blamed=samples, stalls=tuple(shares))
 
 
-def _found(own: _Counted, timed: pd.DataFrame) -> Iterator[tuple[float, Any, str]]:
+def _found(table: EvidenceTable, timed: pd.DataFrame) -> Iterator[tuple[float, Mask, str]]:
     """By line and group: the part of the time, the instructions that it waits for, and the stall.
 
     While one of several accesses is left out, the others may be in its way, or do its part of the waiting: if
@@ -177,83 +184,39 @@ def _found(own: _Counted, timed: pd.DataFrame) -> Iterator[tuple[float, Any, str
     less = whole / told if 0 < whole < told else 1.0
     for row, moves in zip(lines.to_dict("records"), in_memory.tolist(), strict=True):
         share = row["saved_pct"] / 100 * (less if moves else 1.0)
-        yield share, *own.waited_for(row["op"], row["file"], row["line"])
+        yield share, *_waited_for(table, row["op"], row["file"], row["line"])
     named = timed[(timed["line"] != 0) & timed["op"].str.startswith("atomic")]
     for row in named.to_dict("records") if whole > told else ():
         rest = (whole - told) / 100 / len(named)
-        yield rest, *own.waited_for(row["op"], row["file"], row["line"])
+        yield rest, *_waited_for(table, row["op"], row["file"], row["line"])
 
 
-def _fixed_loads(own: _Counted, experiments: pd.DataFrame) -> Any:
+def _fixed_loads(table: EvidenceTable, experiments: pd.DataFrame) -> Mask:
     """The instructions of loads that could not be left out, in what runs more than once a warp."""
     fixed = experiments[
         experiments["saved_pct"].isna()
         & (experiments["experiment"] == "off")
         & experiments["op"].str.startswith("load")
     ]
-    rows = np.zeros(len(own.cls), np.bool_)
+    rows = ~table.all
     for row in fixed.to_dict("records"):
-        rows |= own.at(row["file"], row["line"]) & np.isin(own.cls, _LOADED)
-    return rows & (own.executed > own.executed.min(initial=np.inf, where=own.executed > 0))
+        rows |= table.at_lines(row["file"], {row["line"]}) & table.of_class(*LOADED)
+    each = table.amount("most_executed")
+    once = min(each[each > 0].tolist(), default=math.inf)
+    return np.asarray(rows & (each > once), np.bool_)
 
 
-class _Counted:
-    """The instructions of one configuration."""
-
-    def __init__(self, counts: pd.DataFrame) -> None:
-        self._counts = counts
-        self._pcs = counts["pc"].to_numpy(np.int64)
-        self._lines = counts["line"].to_numpy(np.int64)
-        self._files = counts["file"].to_numpy(dtype=str)
-        self.executed = counts["executed"].to_numpy(np.float64)
-        opcodes = counts["opcode"].to_numpy(dtype=str)
-        self.cls = np.array([class_of(opcode.partition(".")[0]) for opcode in opcodes], dtype=str)
-
-    def at(self, file: str, line: int) -> Any:
-        return (self._lines == line) & (self._files == file)
-
-    def waited_for(self, op: str, file: str, line: int) -> tuple[Any, str]:
-        """The instructions of an op, and the stall of those that wait for it: at the barriers of an exchange,
-        if it has some."""
-        here = self.at(file, line)
-        for labels, stall, classes in _BY_LABEL:
-            if op.startswith(labels):
-                rows = here & np.isin(self.cls, classes)
-                meetings = here & (self.cls == "barrier")
-                if classes == _EXCHANGED and meetings.any():
-                    return meetings, "barrier"
-                return (rows if rows.any() else here), stall
-        return here & ~np.isin(self.cls, _OUTSIDE), _MATH
-
-    def divided(self, rows: Any, share: float) -> Iterator[tuple[int, float]]:
-        """A share, by pc of these instructions."""
-        total = float(self.executed[rows].sum())
-        if total and share > 0:
-            for pc, count in zip(self._pcs[rows].tolist(), self.executed[rows].tolist(), strict=True):
-                yield pc, share * count / total
-
-    def samples(self, shares: Mapping[tuple[int, str], float]) -> pd.DataFrame:
-        whole = sum(shares.values())
-        place = {pc: at for at, pc in enumerate(self._pcs.tolist())}
-        at = np.array([place[pc] for pc, _ in shares], np.int64)
-        rows = self._counts.iloc[at]
-        own = {
-            "pc": self._pcs[at], "file": self._files[at], "line": self._lines[at], "class": self.cls[at],
-        }  # fmt: skip
-        taken = [round(SAMPLES * share / whole) for share in shares.values()]
-        return samples_frame(
-            own
-            | {f"blamed_{name}": values for name, values in own.items()}
-            | {
-                "kernel": rows["kernel"].astype(str).to_numpy(),
-                "variant": rows["variant"].to_numpy(),
-                "launch": np.full(len(at), -1),
-                "binary": ["bare"] * len(at),
-                "call_path": rows["call_path"].astype(str).to_numpy(),
-                "stall": [stall for _, stall in shares],
-                "samples": taken,
-            }
-        )
+def _waited_for(table: EvidenceTable, op: str, file: str, line: int) -> tuple[Mask, str]:
+    """The instructions of an op, and the stall of those that wait for it: at the barriers of an exchange, if
+    it has some."""
+    here = table.at_lines(file, {line})
+    for labels, stall, classes in _BY_LABEL:
+        if op.startswith(labels):
+            rows, meetings = here & table.of_class(*classes), here & table.of_class("barrier")
+            if classes == _EXCHANGED and meetings.any():
+                return meetings, "barrier"
+            return (rows if rows.any() else here), stall
+    return here & ~table.of_class(*_OUTSIDE), _MATH
 
 
 def idle_of(ctas: pd.DataFrame, grid: int, sms: int) -> float:
