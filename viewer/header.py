@@ -156,7 +156,6 @@ def render_header(shown: Shown, width: int) -> list[Text]:
         ("Records", _records(shown), ", "),
         ("Overhead", (header.overhead or "").split(), " "),
         ("Bound", _of_kernels(_bound(shown.model)), " "),
-        ("Values", (header.values or "").split(), " "),
     ]
     rows += _noted(shown.model)
     if header.launches:
@@ -186,7 +185,6 @@ def render_top(shown: Shown, width: int) -> list[Text]:
         ("Verdict", shown.model.verdict.brief.split(), " "),
         ("Overhead", (header.overhead or "").split(), " "),
         ("Bound", _of_kernels(_bound(shown.model), _SHOWN_KERNELS), " "),
-        ("Values", (header.values or "").split(), " "),
         ("Records", _records(shown) if header.dropped else [], ", "),
     ]
     return [*_banner(header), *_render(shown.model, rows, width)]

@@ -105,7 +105,6 @@ def document(tables: Tables, pool: Executor) -> str:
     told = {text for kernel in kernels if kernel.entry.lines for text in kernel.entry.lines.not_measured}
     missing = [text for text in sources.lines_not_measured if text.partition(": ")[2] not in told]
     notes = [f"not measured: {text}" for text in missing]
-    notes += [f"values: {model.header.values}"] if model.header.values else []
     notes += [_CORRECTED] if model.header.corrected else []
     sections.append(tag("section", about(model, notes, selection), id="about"))
     title = f"{kernels[0].kernel} · profscope" if kernels else "profscope"
