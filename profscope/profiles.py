@@ -73,8 +73,7 @@ class Questions(abc.ABC):
         From these `load` rebuilds it exactly: `.pftrace` and `.pftrace.gz`, Perfetto's protobuf, smaller and
         faster to write; `.json` and `.json.gz`, a Chrome trace, which other tools read, too; `.parquet`.
         These cannot be loaded again: `.html`, a report for a browser (docs/views.md); `.report.json`, what
-        `report()` returns; `.collapsed` and `.speedscope.json`, for flame graphs. The file appears whole or
-        not at all.
+        `report()` returns. The file appears whole or not at all.
 
         Raises OptionError for another suffix, TraceError when it cannot be written.
         """

@@ -216,7 +216,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         choices=FORMATS,
         default="table",
         help="json, csv, md: exact figures, csv and md of one table; brief: 4 KB of text for "
-        "agents; report: JSON for programs; collapsed: stacks for flame graphs (default: table)",
+        "agents; report: JSON for programs (default: table)",
     )
 
 

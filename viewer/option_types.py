@@ -61,7 +61,7 @@ FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 
 BY = ("kernel", "variant", "launch", "rank", "sm", "cta", "warp", "line", "scope", "kind")
 SORTS = ("self", "total", "count", "mean", "max", "share", "name")
-WHOLE_FORMATS = ("brief", "report", "collapsed")
+WHOLE_FORMATS = ("brief", "report")
 """Of FORMATS, those of all that is chosen, in which there is one view only."""
 
 FORMATS = ("table", "json", "csv", "md", *WHOLE_FORMATS)

@@ -41,10 +41,6 @@ def show(options: argparse.Namespace) -> None:
         from profscope.analysis.brief import brief
 
         sys.stdout.write(brief(profile.tables, whole.tables, options.trace, in_flags))
-    elif options.view == "collapsed":
-        from profscope.traces.exporters.stacks import collapsed_text
-
-        sys.stdout.write(collapsed_text(profile.tables))
     elif options.view == "source":
         from profscope.viewer.source_view import show_source
 

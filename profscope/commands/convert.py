@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from profscope.commands.output import FORMATS
 from profscope.errors import OptionError, exit_status, run_command
 from profscope.progress import working
-from profscope.traces.exporters import FORMATS as EXPORTED
-from profscope.traces.formats import exporter_named
+from profscope.traces.formats import own_suffix
 from profscope.traces.own_files import check_replaceable
 from profscope.version import __version__
 from profscope.viewer.option_types import TRACE, add_no_verify, check_apart
@@ -28,7 +27,6 @@ CONVERT: Final = f"""\
 examples:
   profscope convert trace.pftrace.gz spans.parquet
   profscope convert trace.json.gz report.html
-  profscope convert trace.json flame.txt --format collapsed
 
 {_EXIT}
 """
@@ -63,7 +61,7 @@ def _convert(words: Sequence[str]) -> int:
     from profscope.traces.saving import save
     from profscope.viewer.input import read
 
-    save(read(given.trace, verify=given.verify).profile.tables, given.output, format_name=given.format)
+    save(read(given.trace, verify=given.verify).profile.tables, given.output)
     if given.open:
         from profscope.viewer.open_view import open_page
 
@@ -90,7 +88,7 @@ def _merge(words: Sequence[str]) -> int:
     parts = [Part(*each) for each in zip(loaded, given.traces, ranks, strict=True)]
     with working(f"merging {len(parts)} traces"):
         whole = merged(parts)
-    save(whole, given.output, format_name=given.format)
+    save(whole, given.output)
     return 0
 
 
@@ -130,9 +128,6 @@ def make_parser(name: str, arguments: str, description: str, epilog: str) -> arg
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--format", metavar="NAME", help=f"format, if the suffix of OUT is another's: {', '.join(EXPORTED)}"
-    )
     add_no_verify(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
@@ -140,6 +135,6 @@ def make_parser(name: str, arguments: str, description: str, epilog: str) -> arg
 
 def _check(given: argparse.Namespace, traces: Sequence[str]) -> None:
     """What is wrong with the output, before anything is read. Raises OptionError."""
-    exporter_named(given.output, given.format)
+    own_suffix(Path(given.output).name, given.output)
     check_replaceable(Path(given.output), f"cannot write {given.output!r}")
     check_apart(given.output, *traces)

@@ -132,7 +132,7 @@ def test_a_disk_that_fills_up_leaves_the_file_as_it_was(suffix: str, tmp_path: P
     assert_same(profscope.load(path), profile)
 
 
-@pytest.mark.parametrize("name", ["t.html", "t.collapsed.gz"])
+@pytest.mark.parametrize("name", ["t.html", "t.report.json.gz"])
 def test_so_it_is_with_what_is_only_written(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("precious")
     with pytest.raises(TraceError, match=r"cannot write .*: File too large"), full_disk(10):

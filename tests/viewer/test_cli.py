@@ -189,7 +189,6 @@ def test_without_a_trace_the_newest_of_a_run_is_shown(
         ),
         (["t", "--format", "report", "--line", "5"], "--line changes nothing in --format report"),
         (["t", "--by", "cta", "--zoom", "1us:2us"], "--zoom changes nothing in --by"),
-        (["t", "--format", "collapsed", "--top", "2"], "--top changes nothing in --format collapsed"),
         (["diff"], "the following arguments are required: A, B"),
         (["diff", "a", "b", "--fail-above", "much"], "not a percentage, such as 5%: 'much'"),
         (["diff", "a", "b", "--top", "x"], "not a count: 'x'"),
@@ -298,7 +297,6 @@ def test_a_choice_restricts_all_that_is_shown(tmp_path: Path) -> None:
     [
         ("--width", "160"),
         ("--show", "scopes", "--format", "csv"),
-        ("--format", "collapsed"),
     ],
     ids=" ".join,
 )
