@@ -227,7 +227,7 @@ def load(
     sm: int | None = None,
     warp: int | None = None,
 ) -> Profile:
-    """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto or Proton Chrome trace as
+    """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto Chrome trace as
     far as it goes; or what a session with `spool=` wrote: its file, or its folder if there is one file in it.
 
         profscope.load("trace/", kernels="matmul")         # a regular expression that is searched in names

@@ -38,7 +38,7 @@ __all__ = [
     "width",
 ]
 
-TRACE = "a file or folder of profscope, torch.profiler or Proton; - is standard input"
+TRACE = "a file or folder of profscope or torch.profiler; - is standard input"
 KERNELS = "kernels whose name this regular expression matches"
 """What the commands say of a trace that they read, and of --kernels."""
 

@@ -103,18 +103,18 @@ class TraceFile:
         return head[:HEAD_BYTES]
 
     @cached_property
-    def documents(self) -> list[Any]:
-        """The JSON documents in it: one as a rule, one a line in some of Proton's traces; else none.
+    def document(self) -> Any:
+        """The JSON document in it; None if it is no JSON.
 
         An event array may lack its closing bracket, as the Chrome trace format allows. Raises TraceError for
         a file that begins as JSON does and is none.
         """
         if not _begins_as_json(self.head):
-            return []
+            return None
         content = b"".join(self.pieces())
         text = content.decode("utf-8-sig", errors="replace").strip()
         try:
-            return _json_documents(text)
+            return _json_document(text)
         except json.JSONDecodeError as error:
             if error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string"):
                 raise TraceError(
@@ -166,8 +166,8 @@ class TraceFile:
         """What it looks like, for a reader who expected a trace."""
         if self.is_folder:
             return "a folder with no profile in it: no spool, and no parts of ranks"
-        if self.documents:
-            return _name_document(self.documents[0])
+        if self.document is not None:
+            return _name_document(self.document)
         if self.path.suffix == ".py":
             return "a program, not a trace; profscope run records one"
         return _name_content(self.head)
@@ -226,38 +226,24 @@ def one_line(text: object) -> str:
     return printable(str(text).replace("\n", " "))
 
 
-def _json_documents(text: str) -> list[Any]:
+def _json_document(text: str) -> Any:
     """Raises ValueError, RecursionError."""
     try:
-        return _decode_all(text)
+        return json.loads(text)
     except json.JSONDecodeError:
         if text.startswith("["):
             try:
-                return [json.loads(text.rstrip(", \t\r\n") + "]")]
+                return json.loads(text.rstrip(", \t\r\n") + "]")
             except json.JSONDecodeError:
                 pass  # the error met first says more
         raise
-
-
-def _decode_all(text: str) -> list[Any]:
-    decoder = json.JSONDecoder()
-    documents = []
-    at = 0
-    while at < len(text):
-        document, at = decoder.raw_decode(text, at)
-        documents.append(document)
-        while at < len(text) and text[at].isspace():
-            at += 1
-    return documents
 
 
 def _name_document(document: Any) -> str:
     events = document.get("traceEvents") if isinstance(document, dict) else document
     dicts = [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
     if any("ph" in event for event in dicts):
-        return "a Chrome trace without GPU kernels of torch.profiler or spans of Proton in it"
-    if any("frame" in event for event in dicts):
-        return "a Proton call-tree profile, which has no timeline; record it with data='trace'"
+        return "a Chrome trace without GPU kernels of torch.profiler in it"
     return "JSON but no trace"
 
 

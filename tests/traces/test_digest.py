@@ -23,7 +23,7 @@ ASK = r"; load\(path, verify=False\) and profscope view --no-verify take the dat
 
 
 def tricky_profile() -> Profile:
-    """Its events have what Kineto's and Proton's have; a trace of it must never be taken for theirs."""
+    """Its events have what Kineto's have; a trace of it must never be taken for theirs."""
     profile = regular_profile(launches=1, ctas=1, warps=2, iterations=2)
     df = profile.df.copy()
     small, large = payloads(df, [0, 3, 7], [1, -2, 3], [0.5, float("inf"), -0.0])
