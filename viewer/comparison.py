@@ -20,8 +20,6 @@ from profscope.analysis.model.labels import told_apart
 from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.errors import OptionError
 from profscope.progress import working
-from profscope.traces.html.comparison import comparison_page
-from profscope.traces.saving import write_page
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, grid, pad, wrap
@@ -36,9 +34,6 @@ JUDGED = "--fail-above judges launches that recording has changed"
 
 ROWS = "self times summed over all warps: a row can grow while the launch gets shorter"
 
-
-_PAGE = 120
-"""Columns of text on the page."""
 
 Row = dict[str, Any]
 _OF_KERNEL = ("kernel", "variant_a", "variant_b", "grid_a", "grid_b", "configuration", "differs")
@@ -83,7 +78,7 @@ class Comparison:
 
 
 def compare(options: argparse.Namespace) -> Comparison:
-    """Of the traces that the command line names; writes a page, too, if it asks for one.
+    """Of the traces that the command line names.
 
     Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
     cannot be compared, OptionError where both come from standard input.
@@ -98,13 +93,6 @@ def compare(options: argparse.Namespace) -> Comparison:
     unit = table.attrs["unit"]
     groups = table.groupby(list(COMPARED), sort=False, dropna=False)
     kernels = [_kernel(rows, unit, options.top, options.fail_above) for _, rows in groups]
-    if options.html:
-        sources = (profiles[0].metadata.get("sources") or [], profiles[1].metadata.get("sources") or [])
-        named = [_named(trace.name, verdict) for trace, verdict in zip(traces, verdicts, strict=True)]
-        tables = ["\n".join(line.plain for line in _table(each["rows"], unit, _PAGE)) for each in kernels]
-        says = [(kernel["says"], text) for kernel, text in zip(kernels, tables, strict=True)]
-        page = comparison_page(table, (named[0], named[1]), sources, says, _distrusted(*verdicts))
-        write_page(options.html, page)
     return Comparison(
         a=options.a if traces[0].name == traces[1].name else traces[0].name,
         b=options.b if traces[0].name == traces[1].name else traces[1].name,

@@ -18,8 +18,6 @@ from profscope.viewer.option_types import (
     TRACE,
     add_no_verify,
     add_width,
-    check_apart,
-    check_page,
     check_there,
     count,
     pattern,
@@ -40,7 +38,7 @@ NOT_JUDGED = 4
 EPILOG = f"""\
 examples:
   profscope diff before.json after.json
-  profscope diff before.json after.json --kernels matmul --html changes.html
+  profscope diff before.json after.json --kernels matmul
   profscope diff before.json after.json --fail-above 5%
   profscope diff --against main after.json --format md
 
@@ -66,8 +64,6 @@ def diff_main(arguments: Sequence[str], tool: str) -> int:
     if is_named:
         options.a = str(saved_baseline(FOLDER, options.against))
     check_there(options.a, options.b)
-    check_apart(options.html, options.a, options.b)
-    check_page(options.html)
     from profscope.viewer.comparison import compare  # behind the command line: pandas takes its time
 
     comparison = compare(options)
@@ -138,9 +134,6 @@ def make_parser(tool: str, *, is_named: bool = False) -> argparse.ArgumentParser
         choices=("table", "json", "md"),
         default="table",
         help="json has exact figures, md is for a pull request (default: table)",
-    )
-    parser.add_argument(
-        "--html", metavar="FILE", help="also write a page for a browser, with both sources side by side"
     )
     add_no_verify(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")

@@ -28,7 +28,6 @@ __all__ = [
     "add_no_verify",
     "add_width",
     "check_apart",
-    "check_page",
     "check_there",
     "count",
     "parse_zoom",
@@ -218,16 +217,3 @@ def check_apart(output: str | None, *traces: str) -> None:
     for trace in traces:
         if output is not None and os.path.realpath(output) == os.path.realpath(trace):
             raise OptionError(f"{output!r} is a trace that is read: name another file to write")
-
-
-def check_page(output: str | None) -> None:
-    """Raises OptionError if --html names a file that must stay; None if no page is written."""
-    if output is None:
-        return
-    from pathlib import Path
-
-    from profscope.traces.own_files import check_replaceable
-
-    if not output:
-        raise OptionError("--html '': it is empty; name a file, such as changes.html")
-    check_replaceable(Path(output), f"cannot write --html {output}")

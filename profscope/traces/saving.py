@@ -15,7 +15,7 @@ from profscope.traces.formats import GZIP, own_suffix, rank_of
 from profscope.traces.output import PieceFile, whole_file
 from profscope.traces.trace_file import one_line
 
-__all__ = ["save", "write_page"]
+__all__ = ["save"]
 
 
 def save(tables: Tables, path: str | Path) -> None:
@@ -56,15 +56,6 @@ def _write(tables: Tables, path: Path, name: str) -> None:
         for piece in in_order(pool, output.prepare, _with_last(pieces(tables, pool))):
             output.write(piece)
         output.close()
-
-
-def write_page(path: str | Path, text: str) -> None:
-    """Write a page to `path`, whole or not at all. Raises TraceError where that cannot be."""
-    try:
-        with whole_file(Path(path)) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise TraceError(f"cannot write {one_line(Path(path))}: {error.strerror or error}") from error
 
 
 def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:

@@ -50,7 +50,6 @@ def test_what_profscope_wrote_and_what_is_empty_is_replaced(profile: Profile) ->
         ["merge", "t.json", "-o", "link.json"],
         ["convert", "t.json", "link.json"],
         ["merge", "t.json", "-o", "k.json"],
-        ["diff", "t.json", "t.json", "--html", "k.py"],
         ["run", "-o", "k.json", "k.py"],
         ["run", "-o", "link.json", "k.py"],
     ],

@@ -310,18 +310,3 @@ def test_names_cannot_steer_the_terminal(asked: tuple[str, ...], tmp_path: Path)
     assert "\\x1b[31mred\\x07" in shown
     assert "next\\u202e" in shown
     assert not {"\x1b", "\u202e"} & {*done.stdout}
-
-
-def test_a_page_without_a_name_is_refused(trace: str) -> None:
-    told = run("diff", trace, trace, "--html", "")
-    assert told.returncode == 2
-    assert told.stderr.endswith("--html '': it is empty; name a file, such as changes.html\n")
-
-
-def test_no_page_takes_the_place_of_its_trace(trace: str, tmp_path: Path) -> None:
-    before = Path(trace).read_bytes()
-    (tmp_path / "link").symlink_to(trace)
-    told = run("diff", trace, trace, "--html", str(tmp_path / "link"))
-    assert told.returncode == 2
-    assert "is a trace that is read: name another file to write" in told.stderr
-    assert Path(trace).read_bytes() == before
