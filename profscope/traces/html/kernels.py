@@ -14,7 +14,6 @@ from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKe
 from profscope.analysis.kernels.roof_rows import roof_frame, roof_rows_of
 from profscope.analysis.model.build import ModelSources, by_configuration, profile_model
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
-from profscope.analysis.model.judgement import Judgement
 from profscope.analysis.model.labels import differs_text
 from profscope.schema import Tables
 from profscope.traces.overview import attempted
@@ -51,20 +50,19 @@ class Kernel:
 
 def model_of(tables: Tables, pool: Executor) -> tuple[ProfileModel, ModelSources, pd.DataFrame]:
     """The model, what it is made from, and the roofline; what can run beside the rest does."""
-    asked = pool.submit(_judgement, tables)
+    asked = pool.submit(_judged, tables)
     sources = ModelSources(tables)
     sources.lines  # noqa: B018  while the kernels are judged
-    judgement, roofs = asked.result()
+    findings, roofs = asked.result()
     parts = ("findings", "lines", "accounts")
-    model = profile_model(tables, None, parts, MOST_KERNELS, sources=sources, judgement=judgement)
+    model = profile_model(tables, None, parts, MOST_KERNELS, sources=sources, findings=findings)
     return model, sources, roofs
 
 
-def _judgement(tables: Tables) -> tuple[Judgement, pd.DataFrame]:
+def _judged(tables: Tables) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Findings and roofline: what both are asked of is read once."""
     told = [(_findings(tables, each), roof_rows_of(each)) for each in kernel_analyses(tables)]
-    found = findings_frame(tables, [said for said, _ in told])
-    return Judgement(found, {}), roof_frame(roof for _, roof in told)
+    return findings_frame(tables, [said for said, _ in told]), roof_frame(roof for _, roof in told)
 
 
 def _findings(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> FindingsOf:

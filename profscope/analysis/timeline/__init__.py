@@ -1,1 +1,0 @@
-"""Questions about when spans run, and what runs at once: `prof.timeline.overlap()`."""
