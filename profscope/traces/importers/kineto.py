@@ -27,7 +27,7 @@ _LATEST_NS: Final = 1 << 62
 _LAST_NUMBER: Final = re.compile(r"(\d+)\D*$")
 
 
-class _UnreadableError(ValueError):
+class UnreadableError(ValueError):
     """An event that cannot be read; the text says what is wrong with it, in few words."""
 
 
@@ -124,14 +124,14 @@ def _text_of(value: Any) -> str:
 
 
 def _times_of(event: dict[str, Any], origin_ns: int = 0) -> tuple[int, int]:
-    """Begin and duration in ns. Raises _UnreadableError for what is no time."""
+    """Begin and duration in ns. Raises UnreadableError for what is no time."""
     start_ns, duration_ns = _nanoseconds(event["ts"]), _nanoseconds(event.get("dur", 0))
     if start_ns is None or duration_ns is None or abs(start_ns) > _LATEST_NS:
-        raise _UnreadableError("no time")
+        raise UnreadableError("no time")
     if duration_ns < 0:
-        raise _UnreadableError("a negative duration")
+        raise UnreadableError("a negative duration")
     if duration_ns > _LONGEST_NS:
-        raise _UnreadableError("a duration of more than a week")
+        raise UnreadableError("a duration of more than a week")
     return origin_ns + start_ns, duration_ns
 
 
@@ -164,7 +164,7 @@ def _readable(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows of events with `start_ns`, and one note on what cannot be read, if there is such.
 
-    row_of: raises _UnreadableError, and counts the fields that are unknown. Raises TraceError if none can
+    row_of: raises UnreadableError, and counts the fields that are unknown. Raises TraceError if none can
     be read.
     """
     rows: list[dict[str, Any]] = []
@@ -173,7 +173,7 @@ def _readable(
     for event in events:
         try:
             rows.append(row_of(event, unknown))
-        except _UnreadableError as error:
+        except UnreadableError as error:
             left_out[str(error)] += 1
     middle = float(np.median([row["start_ns"] for row in rows])) if rows else 0.0
     near = [row for row in rows if abs(row["start_ns"] - middle) <= _LONGEST_NS]
