@@ -67,8 +67,8 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
 def document(tables: Tables, pool: Executor) -> str:
     """The whole file. `pool` has threads for what can run beside the rest."""
     drawn = pool.submit(_drawn, tables)
-    model, sources, roofs = model_of(tables, pool)
-    kernels = kernels_of(tables, model, roofs)
+    model, sources = model_of(tables, pool)
+    kernels = kernels_of(tables, model)
     start, duration, sites, ctas, launches = drawn.result()
     sums = Sums(sources.lines, sources.summary, stages_by_place(sites.table, sites.stages))
     made, _ = annotate(tables, lambda file, line: "", "sass", MOST_KERNELS, sums)
