@@ -22,7 +22,6 @@ from profscope.analysis.spans.ctas import launch_durations
 from profscope.analysis.texts import plain, tag
 from profscope.profiles import Profile, load
 from profscope.schema import Tables
-from profscope.traces.html.comparison import side_by_side
 from profscope.traces.html.document import json_block
 from profscope.traces.html.figures import duration_text
 from tests.support.around import program
@@ -229,13 +228,3 @@ def test_an_emulated_page_has_cycles_and_every_grid(tmp_path: Path) -> None:
     assert page.facts["launches"]["duration"] == launch_durations(whole.tables, "cycles").round().tolist()
     assert "Program" not in page.text
     assert "#program" not in page.links
-
-
-LINES = st.lists(st.sampled_from(["a", "b", "c = 1", "d = f(x)", ""]), max_size=8)
-
-
-@given(LINES, LINES)
-def test_sides_keep_all_lines_in_their_order(before: list[str], after: list[str]) -> None:
-    pairs = list(side_by_side(before, after))
-    assert [a for a, _ in pairs if a is not None] == list(range(len(before)))
-    assert [b for _, b in pairs if b is not None] == list(range(len(after)))
