@@ -75,7 +75,7 @@ def test_the_doors_load_nothing_heavy(door: str) -> None:
     [
         (["view", "nowhere.json"], 1, "no such file: nowhere.json"),
         (["diff", "nowhere.json", "-"], 1, "no such file: nowhere.json"),
-        (["view", "-", "--by", "weeks"], 2, "invalid choice: 'weeks'"),
+        (["view", "-", "--sort", "weeks"], 2, "invalid choice: 'weeks'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

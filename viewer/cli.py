@@ -10,7 +10,6 @@ from profscope.version import __version__
 from profscope.viewer.flags import in_flags
 from profscope.viewer.option_types import (
     ANSWERS,
-    BY,
     FIRST,
     FORMATS,
     KERNELS,
@@ -38,7 +37,6 @@ examples:
   profscope view trace.json --source                  every function's lines
   profscope view trace.json --source kernels.py:16    one line, unfolded
   profscope view trace.json --show findings,scopes
-  profscope view trace.json --by cta --top 5
   profscope view trace.json --kernels matmul --launch 3 --zoom 1us:2us
   profscope view trace.json --show lines --format csv > lines.csv
   profscope view trace.json --format report | jq '.kernels[0].findings'
@@ -87,9 +85,8 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
         options.view = options.format
     if options.view == "" and options.sort is not None:
         options.view, options.show = "show", ["scopes"]
-    sorts = options.view in ("by", "show") and (options.view == "by" or options.show == ["scopes"])
-    if options.sort is not None and not sorts:
-        parser.error("--sort goes with --show scopes and --by")
+    if options.sort is not None and (options.view, options.show) != ("show", ["scopes"]):
+        parser.error("--sort goes with --show scopes")
     _check_tables(parser, options)
     _check_effect(parser, options)
     return options
@@ -101,10 +98,10 @@ def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) 
     shown = FIRST if options.show is None else options.show
     parts = [] if view not in ("", "show") else shown
     effects = {
-        "--line": view in ("by", "source") or bool({*parts} - {"header", "kernels", "timeline", *ANSWERS}),
-        "--scope": view == "by" or bool({*parts} - {"header", "kernels", "timeline", "lines", *ANSWERS}),
+        "--line": view == "source" or bool({*parts} - {"header", "kernels", "timeline", *ANSWERS}),
+        "--scope": bool({*parts} - {"header", "kernels", "timeline", "lines", *ANSWERS}),
         "--zoom": "timeline" in parts,
-        "--top": view in ("by", "source", "report") or bool({*parts} - {"header", "limits"}),
+        "--top": view in ("source", "report") or bool({*parts} - {"header", "limits"}),
     }
     for name, has_effect in effects.items():
         if getattr(options, name[2:]) is not None and not has_effect:
@@ -124,7 +121,7 @@ def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         if options.view == "" or len(options.show) != 1 or options.show[0] in NO_TABLE:
             names = ", ".join(tables)
             parser.error(
-                f"--format {options.format} prints one table: add --show NAME ({names}), --by or --source"
+                f"--format {options.format} prints one table: add --show NAME ({names}), or --source"
             )
 
 
@@ -158,7 +155,6 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
         "ptx or sass for the code of each line",
     )
     views.add_argument("--show", type=sections, metavar="NAME,...", help=f"sections: {', '.join(SECTIONS)}")
-    views.add_argument("--by", choices=BY, metavar="WHAT", help=f"a row for each {', '.join(BY)}")
     views.add_argument("--open", action="store_true", help="write a page, and open it in a browser")
     views.add_argument(
         "--serve",
@@ -208,7 +204,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--sort",
         choices=SORTS,
         metavar="COLUMN",
-        help=f"order of --show scopes and --by: {', '.join(SORTS)}",
+        help=f"order of --show scopes: {', '.join(SORTS)}",
     )
     add_width(form)
     form.add_argument(

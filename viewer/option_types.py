@@ -13,7 +13,6 @@ from profscope.viewer.units import STEPS, duration_text
 
 __all__ = [
     "ANSWERS",
-    "BY",
     "FIRST",
     "FORMATS",
     "KERNELS",
@@ -41,7 +40,7 @@ TRACE = "a file or folder of profscope or torch.profiler; - is standard input"
 KERNELS = "kernels whose name this regular expression matches"
 """What the commands say of a trace that they read, and of --kernels."""
 
-VIEWS = ("source", "show", "by", "open", "serve")
+VIEWS = ("source", "show", "open", "serve")
 
 NO_TABLE = ("header", "timeline")
 """Of SECTIONS, those that are no table."""
@@ -58,7 +57,6 @@ ANSWERS = ("breakdown", "limits", "experiments")
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 """What the first screen has of it, in this order."""
 
-BY = ("kernel", "variant", "launch", "rank", "sm", "cta", "warp", "line", "scope", "kind")
 SORTS = ("self", "total", "count", "mean", "max", "share", "name")
 WHOLE_FORMATS = ("brief", "report")
 """Of FORMATS, those of all that is chosen, in which there is one view only."""

@@ -93,7 +93,7 @@ NOTHING = {
 NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
 EXPERIMENTS = "--show experiments (what each line costs),"
 MORE = (
-    "--source (the code with its time in the margin), --show scopes (percentiles), --by cta, "
+    "--source (the code with its time in the margin), --show scopes (percentiles), "
     "--show header (clocks, versions, options), --help"
 )
 

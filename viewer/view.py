@@ -45,7 +45,7 @@ def show(options: argparse.Namespace) -> None:
         from profscope.viewer.source_view import show_source
 
         show_source(profile, options, source_lines(profile.metadata, trace.written_s))
-    elif options.view in ("by", "open", "serve"):
+    elif options.view in ("open", "serve"):
         import_module(f"profscope.viewer.{options.view}_view").show(profile, options)
     else:
         from profscope.viewer.screen import show_screen

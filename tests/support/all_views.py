@@ -60,11 +60,6 @@ class Views:
             return list(csv.DictReader(io.StringIO(done.stdout)))
         return json.loads(done.stdout) if form == "json" else done.stdout
 
-    def by(self, what: str) -> list[dict[str, Any]]:
-        """The rows of --by."""
-        rows: list[dict[str, Any]] = self.ask("--by", what)
-        return rows
-
 
 def margins(page: str) -> list[tuple[int, float]]:
     """The lines of a report in HTML and the shares in their margins, per cent."""
