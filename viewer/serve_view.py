@@ -39,7 +39,7 @@ _HOST: Final = "127.0.0.1"
 
 _POLICY: Final = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'"
 
-_EXPANDED: Final = r"^(Findings|(GPU|rank) +\d+( \(emulated\))?)$"
+_EXPANDED: Final = r"^(GPU|rank) +\d+( \(emulated\))?$"
 
 _COMMANDS: Final = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [_EXPANDED]}]
 

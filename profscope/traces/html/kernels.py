@@ -15,7 +15,6 @@ from profscope.analysis.model.build import ModelSources, by_configuration, profi
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.labels import differs_text
 from profscope.schema import Tables
-from profscope.traces.overview import attempted
 
 __all__ = ["MOST_KERNELS", "Kernel", "kernels_of", "model_of"]
 
@@ -60,9 +59,11 @@ def _judged(tables: Tables) -> pd.DataFrame:
 def _findings(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> FindingsOf:
     """Those of one configuration. The page may be all that is kept of a profile: where working them out
     fails, it says so."""
-    notes: list[str] = []
-    said = attempted("findings", lambda: findings_of(tables, judged), None, notes)
-    return said or FindingsOf(Answer([], []), judged.kernel, notes[0])
+    try:
+        return findings_of(tables, judged)
+    except Exception as error:  # noqa: BLE001  whatever it is, the page is made
+        failed = f"findings are left out: working them out failed, {type(error).__name__}: {error}"
+        return FindingsOf(Answer([], []), judged.kernel, failed)
 
 
 def kernels_of(tables: Tables, model: ProfileModel) -> list[Kernel]:
