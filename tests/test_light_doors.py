@@ -57,7 +57,7 @@ def test_import_triton_loads_little_of_ours_and_no_numpy() -> None:
     "door",
     [
         "import profscope; dir(profscope); profscope.__version__; profscope.errors.OptionError",
-        command("profscope.viewer", "--version"),
+        command("profscope", "view", "--version"),
         command("profscope", "view", "--help"),
         command("profscope", "diff", "--help"),
         command("profscope", "--help"),

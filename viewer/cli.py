@@ -49,9 +49,9 @@ Two traces: profscope diff A B
 """
 
 
-def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
-    """What the command line of `tool` says; ends the process, as argparse does, where that is no usage."""
-    parser = make_parser(tool)
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """What the command line says; ends the process, as argparse does, where that is no usage."""
+    parser = make_parser()
     options = parser.parse_args(arguments)
     if options.trace is None and options.source and _is_trace(Path(options.source)):
         options.trace, options.source = options.source, ""  # "view --source trace.json"
@@ -62,7 +62,7 @@ def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
         if newest is None:
             parser.error("name a trace: `profscope run` has written none in this folder")
         options.trace = str(newest)
-        sys.stderr.write(f"{tool}: {newest}, the newest trace here\n")
+        sys.stderr.write(f"profscope view: {newest}, the newest trace here\n")
     return _agreeing(parser, options)
 
 
@@ -125,10 +125,15 @@ def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) 
             )
 
 
-def make_parser(tool: str) -> argparse.ArgumentParser:
+def make_parser(name: str = "view") -> argparse.ArgumentParser:
+    """That of `profscope view`, or of "diff"."""
+    if name == "diff":
+        from profscope.viewer import diff_command
+
+        return diff_command.make_parser()
     parser = argparse.ArgumentParser(
-        prog=tool,
-        usage=f"{tool} [options] [TRACE]",
+        prog="profscope view",
+        usage="profscope view [options] [TRACE]",
         description="Show a trace: verdict, kernels, findings, lines, scopes and a CTA's timeline.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -223,24 +228,20 @@ def _zoom(text: str) -> Zoom:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def main(arguments: Sequence[str] | None = None, tool: str = "profscope-view") -> int:
-    """Run the command; returns the exit code. tool: the name that it is called by."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    return run_command(tool, lambda: _main(given, tool), says=in_flags)
-
-
-def _main(given: Sequence[str], tool: str) -> int:
-    if given[:1] == ["diff"]:
+def main(arguments: Sequence[str]) -> int:
+    """Run `profscope view`, or `profscope diff` if that is the first word; returns the exit code."""
+    name, body = "view", lambda: _view(arguments)
+    if arguments[:1] in (["diff"], ("diff",)):
         from profscope.viewer.diff_command import diff_main
 
-        return diff_main(given[1:], tool if tool.endswith(" diff") else f"{tool} diff")
-    options = parsed(given, tool)
+        name, body = "diff", lambda: diff_main(arguments[1:])
+    return run_command(f"profscope {name}", body, says=in_flags)
+
+
+def _view(given: Sequence[str]) -> int:
+    options = parsed(given)
     check_there(options.trace)
     from profscope.viewer.view import show  # behind the command line: pandas and rich take their time
 
     show(options)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""`profscope diff`, of old profscope-view diff: what has changed from one trace to another.
+"""`profscope diff`: what has changed from one trace to another.
 
 Only the command line is here, and it imports little: `--help` answers at once.
 """
@@ -57,10 +57,10 @@ code differ by are noise; docs/diff.md has the statistics.
 """
 
 
-def diff_main(arguments: Sequence[str], tool: str) -> int:
-    """Run the command, called `tool`, with the arguments behind that; returns the exit code."""
+def diff_main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
     is_named = any(word.partition("=")[0] == "--against" for word in arguments)
-    options = make_parser(tool, is_named=is_named).parse_args(arguments)
+    options = make_parser(is_named=is_named).parse_args(arguments)
     if is_named:
         options.a = str(saved_baseline(FOLDER, options.against))
     check_there(options.a, options.b)
@@ -103,11 +103,11 @@ def _tell_not_judged(comparison: "Comparison") -> None:
         raise DiffError(f"--fail-above has {NOTHING_JUDGED}")
 
 
-def make_parser(tool: str, *, is_named: bool = False) -> argparse.ArgumentParser:
+def make_parser(*, is_named: bool = False) -> argparse.ArgumentParser:
     """is_named: whether A is a baseline that --against names."""
     parser = argparse.ArgumentParser(
-        prog=tool,
-        usage=f"{tool} [options] {'--against NAME B' if is_named else 'A B'}",
+        prog="profscope diff",
+        usage=f"profscope diff [options] {'--against NAME B' if is_named else 'A B'}",
         description="Show what has changed from trace A to trace B, and which changes are noise.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -41,19 +40,15 @@ order given. A folder with the parts of all ranks needs no merging.
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run a command, whose name is the first word; returns the exit code."""
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    name, rest = words[0], words[1:]
+    name, rest = arguments[0], arguments[1:]
     body = {"convert": _convert, "merge": _merge}[name]
     return run_command(f"profscope {name}", lambda: body(rest))
 
 
 def _convert(words: Sequence[str]) -> int:
-    parser = make_parser("convert", "IN OUT", "Write a trace in another format.", CONVERT)
-    parser.add_argument("trace", metavar="IN", help=TRACE)
-    parser.add_argument("output", metavar="OUT", help=_OUT)
-    parser.add_argument("--open", action="store_true", help="open OUT, an .html, in a browser")
+    parser = make_parser("convert")
     given = parser.parse_args(words)
     _check(given, [given.trace])
     if given.open and not given.output.endswith(".html"):
@@ -70,10 +65,7 @@ def _convert(words: Sequence[str]) -> int:
 
 
 def _merge(words: Sequence[str]) -> int:
-    parser = make_parser("merge", "TRACE... -o OUT", "Merge the traces of several ranks into one.", MERGE)
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help=TRACE)
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help=_OUT)
-    given = parser.parse_args(words)
+    given = make_parser("merge").parse_args(words)
     _check(given, given.traces)
     from profscope.traces.merging import Part, merged
     from profscope.traces.saving import save
@@ -120,7 +112,12 @@ def _check_different(traces: Sequence[str], loaded: Sequence[Tables]) -> None:
         seen[key] = trace
 
 
-def make_parser(name: str, arguments: str, description: str, epilog: str) -> argparse.ArgumentParser:
+def make_parser(name: str) -> argparse.ArgumentParser:
+    """That of "convert" or "merge"."""
+    arguments, description, epilog = {
+        "convert": ("IN OUT", "Write a trace in another format.", CONVERT),
+        "merge": ("TRACE... -o OUT", "Merge the traces of several ranks into one.", MERGE),
+    }[name]
     parser = argparse.ArgumentParser(
         prog=f"profscope {name}",
         usage=f"profscope {name} [options] {arguments}",
@@ -128,6 +125,13 @@ def make_parser(name: str, arguments: str, description: str, epilog: str) -> arg
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    if name == "convert":
+        parser.add_argument("trace", metavar="IN", help=TRACE)
+        parser.add_argument("output", metavar="OUT", help=_OUT)
+        parser.add_argument("--open", action="store_true", help="open OUT, an .html, in a browser")
+    else:
+        parser.add_argument("traces", nargs="+", metavar="TRACE", help=TRACE)
+        parser.add_argument("-o", "--output", required=True, metavar="OUT", help=_OUT)
     add_no_verify(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser

@@ -62,7 +62,7 @@ def damaged(text: str, old: str, new: str, folder: Path) -> Path:
 
 
 def check(file: Path, pipeline: str, triton: str, capfd: pytest.CaptureFixture[str]) -> str:
-    """What profscope-opt says against the file, "" for nothing."""
+    """What profscope opt says against the file, "" for nothing."""
     code = main([str(file), "-p", pipeline, "--triton", triton])
     said = capfd.readouterr()
     if code == 0:
@@ -70,7 +70,7 @@ def check(file: Path, pipeline: str, triton: str, capfd: pytest.CaptureFixture[s
         return ""
     assert code == 1
     assert said.out == ""
-    assert re.fullmatch(rf"profscope-opt: {re.escape(str(file))}:[1-9]\d*: .+\n", said.err), said.err
+    assert re.fullmatch(rf"profscope opt: {re.escape(str(file))}:[1-9]\d*: .+\n", said.err), said.err
     return said.err
 
 

@@ -1,4 +1,4 @@
-"""profscope-view as it is run."""
+"""profscope view as it is run."""
 
 import io
 import json
@@ -131,7 +131,7 @@ def test_a_perfetto_trace_shows_the_same(trace: str, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     done = run(str(path))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"profscope-view: {path} is cut off: its ")
+    assert done.stderr.startswith(f"profscope view: {path} is cut off: its ")
 
 
 def test_json_is_the_same_data(trace: str) -> None:
@@ -200,12 +200,12 @@ def test_what_makes_no_sense_is_refused_in_one_line(
         main(words)
     assert stop.value.code == 2
     usage, message = capsys.readouterr().err.splitlines()
-    assert usage.startswith("usage: profscope-view")
+    assert usage.startswith("usage: profscope view")
     assert said in message
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    for option, text in (("--help", "exit status: 0 shown"), ("--version", "profscope-view ")):
+    for option, text in (("--help", "exit status: 0 shown"), ("--version", "profscope view ")):
         with pytest.raises(SystemExit) as exit_info:
             main([option])
         assert exit_info.value.code == 0
@@ -223,7 +223,7 @@ def left_pipe() -> int:
 @pytest.mark.parametrize("form", [[], ["--format", "json"]])
 def test_output_that_cannot_be_written(form: list[str], trace: str, left_pipe: int) -> None:
     for target, outcome in (
-        ("/dev/full", (1, "profscope-view: No space left on device\n")),
+        ("/dev/full", (1, "profscope view: No space left on device\n")),
         (left_pipe, (0, "")),
     ):
         err = io.StringIO()

@@ -1,4 +1,4 @@
-"""profscope-view diff as it is run."""
+"""profscope diff as it is run."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_an_endless_stream_is_not_copied_without_end(
 
 def test_a_signal_leaves_no_copy(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "profscope.viewer", "-"],
+        [sys.executable, "-m", "profscope", "view", "-"],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip

@@ -132,7 +132,16 @@ def test_a_taken_port_is_one_clear_error(trace: Path) -> None:
 def test_ctrl_c_ends_the_command(tmp_path: Path) -> None:
     """And a trace of another format is written anew for Perfetto."""
     regular_profile(launches=2, ctas=1).save(tmp_path / "t.json")
-    command = [sys.executable, "-m", "profscope.viewer", str(tmp_path / "t.json"), "--serve", "--launch", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "profscope",
+        "view",
+        str(tmp_path / "t.json"),
+        "--serve",
+        "--launch",
+        "1",
+    ]
     environment = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
     environment["TMPDIR"] = str(tmp_path)
     started = subprocess.Popen(
@@ -160,7 +169,7 @@ def test_what_perfetto_cannot_read_is_not_served(
     path.write_bytes(content)
     assert main([str(path), "--serve"]) == 1
     out, err = capsys.readouterr()
-    assert (out, err) == ("", f"profscope-view: {path} {why}\n")
+    assert (out, err) == ("", f"profscope view: {path} {why}\n")
 
 
 @pytest.mark.exhaustive
