@@ -74,8 +74,8 @@ def test_the_doors_load_nothing_heavy(door: str) -> None:
     ("words", "code", "said"),
     [
         (["view", "nowhere.json"], 1, "no such file: nowhere.json"),
-        (["diff", "nowhere.json", "-"], 1, "no such file: nowhere.json"),
-        (["view", "-", "--sort", "weeks"], 2, "invalid choice: 'weeks'"),
+        (["diff", "nowhere.json", "t.json"], 1, "no such file: nowhere.json"),
+        (["view", "t.json", "--sort", "weeks"], 2, "invalid choice: 'weeks'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -40,7 +40,6 @@ examples:
   profscope view trace.json --kernels matmul --launch 3 --zoom 1us:2us
   profscope view trace.json --show lines --format csv > lines.csv
   profscope view trace.json --format report | jq '.kernels[0].findings'
-  zcat trace.json.gz | profscope view -
 
 A page for a browser: --open, or profscope convert trace.json report.html
 Two traces: profscope diff A B
@@ -115,14 +114,11 @@ def _called(view: str, shown: Sequence[str]) -> str:
 
 
 def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """CSV and Markdown are one table."""
-    if options.format in ("csv", "md") and options.view in ("", "show"):
+    """CSV is one table."""
+    if options.format == "csv" and options.view in ("", "show"):
         tables = [name for name in SECTIONS if name not in NO_TABLE]
         if options.view == "" or len(options.show) != 1 or options.show[0] in NO_TABLE:
-            names = ", ".join(tables)
-            parser.error(
-                f"--format {options.format} prints one table: add --show NAME ({names}), or --source"
-            )
+            parser.error(f"--format csv prints one table: add --show NAME ({', '.join(tables)}), or --source")
 
 
 def make_parser(name: str = "view") -> argparse.ArgumentParser:
@@ -216,7 +212,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="table",
-        help="json, csv, md: exact figures, csv and md of one table; brief: 4 KB of text for "
+        help="json, csv: exact figures, csv of one table; brief: 4 KB of text for "
         "agents; report: JSON for programs (default: table)",
     )
 

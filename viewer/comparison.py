@@ -18,7 +18,6 @@ from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
 from profscope.analysis.model.labels import told_apart
 from profscope.analysis.trust_rules import CARE, DISTRUST
-from profscope.errors import OptionError
 from profscope.progress import working
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.flags import in_flags
@@ -81,10 +80,8 @@ def compare(options: argparse.Namespace) -> Comparison:
     """Of the traces that the command line names.
 
     Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
-    cannot be compared, OptionError where both come from standard input.
+    cannot be compared.
     """
-    if options.a == options.b == "-":
-        raise OptionError("A and B cannot both be standard input")
     traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
     profiles = [part_of(trace.profile, TraceFilter(kernels=options.kernels)) for trace in traces]
     with working("comparing two profiles"):

@@ -36,7 +36,7 @@ __all__ = [
     "width",
 ]
 
-TRACE = "a file or folder of profscope or torch.profiler; - is standard input"
+TRACE = "a file or folder of profscope or torch.profiler"
 KERNELS = "kernels whose name this regular expression matches"
 """What the commands say of a trace that they read, and of --kernels."""
 
@@ -61,7 +61,7 @@ SORTS = ("self", "total", "count", "mean", "max", "share", "name")
 WHOLE_FORMATS = ("brief", "report")
 """Of FORMATS, those of all that is chosen, in which there is one view only."""
 
-FORMATS = ("table", "json", "csv", "md", *WHOLE_FORMATS)
+FORMATS = ("table", "json", "csv", *WHOLE_FORMATS)
 
 
 TIME = r"(?:(\d+(?:\.\d*)?|\.\d+)([a-zA-Z]*))?"
@@ -201,9 +201,9 @@ def _cycles(unit: str) -> str:
 
 
 def check_there(*arguments: str) -> None:
-    """Raises TraceError for the first of these paths where nothing is; "-" is standard input."""
+    """Raises TraceError for the first of these paths where nothing is."""
     for argument in arguments:
-        if argument != "-" and not os.path.exists(argument):
+        if not os.path.exists(argument):
             from profscope.traces.trace_file import TraceFile
 
             TraceFile(argument)  # which says why

@@ -8,21 +8,24 @@ import mimetypes
 import os
 import secrets
 import shutil
+import signal
 import sys
+import tempfile
 import webbrowser
 from argparse import Namespace
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from profscope.errors import TraceError
 from profscope.profiles import Profile
-from profscope.viewer.input import temporary_folder
 
 __all__ = ["TraceServer", "installed_ui", "serve_file", "show"]
 
@@ -192,3 +195,28 @@ class _Handler(BaseHTTPRequestHandler):
         ):
             self.send_header(name, value)
         self.end_headers()
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """A folder that goes with the body, also where SIGTERM or SIGHUP ends the process in it."""
+    before = _raise_at_signals() if current_thread() is main_thread() else {}
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+            yield Path(folder)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise_at_signals() -> dict[int, signal.Handlers]:
+    """Have signals that end the process end it through its `finally`; returns what they did before."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.SIG_DFL for number in numbers if signal.getsignal(number) == signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, _end)
+    return before
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)  # as a shell says it

@@ -18,7 +18,7 @@ from profscope.store.free_memory import free_bytes
 from profscope.traces.output import gzip_end
 from profscope.traces.trace_filter import TraceFilter
 
-__all__ = ["TraceFile", "check_room", "may_be_trace", "one_line"]
+__all__ = ["TraceFile", "check_room", "one_line"]
 
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_CHECKS_BYTES = 8
@@ -36,9 +36,6 @@ LONGEST_REASON = 300
 BLANKS = b" \t\r\n"
 MARK = b"\xef\xbb\xbf"
 """Some editors begin a file with it."""
-
-BEGINS = (GZIP_MAGIC, b"\n", b"PSspool", b"PAR1")
-"""Of traces that are no JSON: of gzip, of Perfetto's packets, of spools, of Parquet."""
 
 _OTHERS = (
     (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports these)"),
@@ -210,11 +207,6 @@ class TraceFile:
             raise TraceError(f"{self} is damaged gzip data: {error}") from None
         if not member.eof:
             raise TraceError(f"{self} is cut off: its gzip data ends in the middle")
-
-
-def may_be_trace(start: bytes) -> bool:
-    """Whether a file that starts so can be a trace."""
-    return start.startswith(BEGINS) or _begins_as_json(start)
 
 
 def _begins_as_json(start: bytes) -> bool:
