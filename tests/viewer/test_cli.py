@@ -157,7 +157,7 @@ def test_without_a_trace_the_newest_of_a_run_is_shown(
         os.utime(name, (second, second))
     (tmp_path / "profscope").mkdir()  # such as a checkout
     for words in ([], ["--source", "matmul.py:1"]):
-        main(words, "profscope view")
+        main(words)
         assert capsys.readouterr().err.startswith(
             "profscope view: profscope.pftrace.gz, the newest trace here"
         )
@@ -200,7 +200,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(
         main(words)
     assert stop.value.code == 2
     usage, message = capsys.readouterr().err.splitlines()
-    assert usage.startswith("usage: profscope view")
+    assert usage.startswith(f"usage: profscope {'diff' if words[0] == 'diff' else 'view'}")
     assert said in message
 
 

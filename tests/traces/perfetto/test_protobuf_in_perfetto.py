@@ -189,8 +189,8 @@ def test_tracks_are_in_order_below_their_gpu(tmp_path: Path, processor: Processo
     assert [name for _, name in children[None]] == ["stream 7", "GPU 0 (emulated)"]
     ((kernel, name),) = children[children[None][1][0]]
     assert name == "matmul_kernel"
-    assert [name for _, name in children[kernel]] == ["active warps", "SM 0 (emulated)", "SM 1 (emulated)"]
-    slots = children[children[kernel][1][0]]
+    assert [name for _, name in children[kernel]] == ["SM 0 (emulated)", "SM 1 (emulated)"]
+    slots = children[children[kernel][0][0]]
     assert [name for _, name in slots] == ["CTA slot 0", "CTA 2"]
     assert [name for _, name in children[slots[1][0]]] == ["warp 0", "warp 1"]
 
