@@ -212,7 +212,6 @@ def _kernel_count(tables: Tables) -> int:
 def load(
     path: str | Path,
     *,
-    verify: bool = True,
     kernels: str | None = None,
     variant: int | None = None,
     rank: int | None = None,
@@ -227,10 +226,7 @@ def load(
         profscope.load("trace/", kernels="matmul")         # a regular expression that is searched in names
         profscope.load("spans.parquet", launch=3, cta=17)
 
-    verify: refuse a trace saved by profscope whose data are no longer those that were saved, by the digest in
-    it. With False they are taken as they are, where they can be read at all, and worked with.
-
-    The others ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
+    The options ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
     a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are
     read than may have some of it. All figures are of the part: of a part of each launch nothing is scaled up
     to its grid, and nobody knows what recording cost it. It has no host scopes and no events. Nor has it
@@ -247,7 +243,7 @@ def load(
     if not isinstance(path, str | PathLike):
         raise OptionError(f"a trace is loaded by its path, such as 'trace.pftrace.gz', not {path!r}")
     only = TraceFilter(kernels, variant, rank, launch, cta, sm, warp)
-    return Profile.of(load_selected(path, only, verify=verify))
+    return Profile.of(load_selected(path, only))
 
 
 def diff(a: Questions | str | Path, b: Questions | str | Path) -> Difference:

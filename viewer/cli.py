@@ -20,7 +20,6 @@ from profscope.viewer.option_types import (
     VIEWS,
     WHOLE_FORMATS,
     Zoom,
-    add_no_verify,
     add_width,
     check_there,
     count,
@@ -137,7 +136,6 @@ def make_parser(name: str = "view") -> argparse.ArgumentParser:
     parser.add_argument(
         "trace", nargs="?", metavar="TRACE", help=f"{TRACE} (default: the newest of profscope run)"
     )
-    add_no_verify(parser)
     _add_views(parser)
     _add_selection(parser)
     _add_form(parser)

@@ -82,7 +82,7 @@ def compare(options: argparse.Namespace) -> Comparison:
     Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
     cannot be compared.
     """
-    traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
+    traces = [read(name) for name in (options.a, options.b)]
     profiles = [part_of(trace.profile, TraceFilter(kernels=options.kernels)) for trace in traces]
     with working("comparing two profiles"):
         table = differences(profiles[0].tables, profiles[1].tables)

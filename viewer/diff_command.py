@@ -16,7 +16,6 @@ from profscope.version import __version__
 from profscope.viewer.option_types import (
     KERNELS,
     TRACE,
-    add_no_verify,
     add_width,
     check_there,
     count,
@@ -135,7 +134,6 @@ def make_parser(*, is_named: bool = False) -> argparse.ArgumentParser:
         default="table",
         help="json has exact figures, md is for a pull request (default: table)",
     )
-    add_no_verify(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 

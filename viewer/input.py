@@ -29,11 +29,11 @@ class Trace:
     spans: int
 
 
-def read(argument: str, *, verify: bool = True, only: TraceFilter | None = None) -> Trace:
-    """The trace at a path. verify: as for `load`; only: as for `load_part`. Raises TraceError."""
+def read(argument: str, only: TraceFilter | None = None) -> Trace:
+    """The trace at a path. only: as for `load_part`. Raises TraceError."""
     keep_freed_memory()
     path = Path(argument)
-    part = load_part(argument, only or TraceFilter(), verify=verify)
+    part = load_part(argument, only or TraceFilter())
     spans = len(part.tables.df) + part.left_out
     return Trace(Profile.of(part.tables), path.name or argument, path.stat().st_mtime, spans)
 

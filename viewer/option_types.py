@@ -24,7 +24,6 @@ __all__ = [
     "WHOLE_FORMATS",
     "Place",
     "Zoom",
-    "add_no_verify",
     "add_width",
     "check_apart",
     "check_there",
@@ -69,12 +68,6 @@ TIME = r"(?:(\d+(?:\.\d*)?|\.\d+)([a-zA-Z]*))?"
 RANGE = re.compile(f"{TIME}:{TIME}", re.ASCII)
 
 SCALES = {name: (unit, scale) for unit, steps in STEPS.items() for name, scale in steps if name}
-
-
-def add_no_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--no-verify", dest="verify", action="store_false", help="read a trace even if its checksum is wrong"
-    )
 
 
 def add_width(parser: argparse._ActionsContainer) -> None:

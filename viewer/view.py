@@ -76,7 +76,7 @@ def _chosen(options: argparse.Namespace) -> tuple[Trace, TraceFilter, Profile, P
     selection = _selection(options)
     judges = options.view in ("", "show", "report", "brief")
     needed = selection.of_launches if judges else selection
-    trace = read(options.trace, verify=options.verify, only=needed)
+    trace = read(options.trace, only=needed)
     profile = part_of(trace.profile, selection)
     has_part = judges and selection != selection.of_launches
     whole = part_of(trace.profile, selection.of_launches) if has_part else profile

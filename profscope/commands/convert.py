@@ -13,7 +13,7 @@ from profscope.progress import working
 from profscope.traces.formats import own_suffix
 from profscope.traces.own_files import check_replaceable
 from profscope.version import __version__
-from profscope.viewer.option_types import TRACE, add_no_verify, check_apart
+from profscope.viewer.option_types import TRACE, check_apart
 
 if TYPE_CHECKING:  # the commands' words are checked before pandas is loaded
     from profscope.schema import Tables
@@ -56,7 +56,7 @@ def _convert(words: Sequence[str]) -> int:
     from profscope.traces.saving import save
     from profscope.viewer.input import read
 
-    save(read(given.trace, verify=given.verify).profile.tables, given.output)
+    save(read(given.trace).profile.tables, given.output)
     if given.open:
         from profscope.viewer.open_view import open_page
 
@@ -72,7 +72,7 @@ def _merge(words: Sequence[str]) -> int:
     from profscope.viewer.input import read
 
     _check_apart(given.traces)
-    loaded = [read(trace, verify=given.verify).profile.tables for trace in given.traces]
+    loaded = [read(trace).profile.tables for trace in given.traces]
     stated = [(tables.metadata.get("job") or {}).get("rank") for tables in loaded]
     _check_different(given.traces, loaded)
     told = None not in stated and len(set(stated)) == len(stated)
@@ -132,7 +132,6 @@ def make_parser(name: str) -> argparse.ArgumentParser:
     else:
         parser.add_argument("traces", nargs="+", metavar="TRACE", help=TRACE)
         parser.add_argument("-o", "--output", required=True, metavar="OUT", help=_OUT)
-    add_no_verify(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 

@@ -56,16 +56,15 @@ class TraceFile:
     """A file or folder that is being loaded, as importers see it. `str` of it is its path, in one line.
 
     path       where it is
-    verify     whether data whose digest is wrong are refused
     is_folder  whether it is a folder; those have no content
     size       bytes on disk
     only       the spans that are asked for; an importer may leave out others
     left_out   how many rows it has left out
     """
 
-    def __init__(self, path: str | Path, *, verify: bool = True, only: TraceFilter | None = None) -> None:
+    def __init__(self, path: str | Path, *, only: TraceFilter | None = None) -> None:
         """Raises TraceError where there is no file and no folder, or none that can be reached."""
-        self.path, self.verify = Path(path), verify
+        self.path = Path(path)
         self.only, self.left_out = only or TraceFilter(), 0
         try:
             status = os.stat(path)  # as given: as a Path, "" would be the current folder
