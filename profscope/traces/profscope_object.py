@@ -140,10 +140,8 @@ def object_tables(
 def _check_digest(file: TraceFile, ours: dict[str, Any], stated: Any) -> None:
     """Raises TraceError unless the object has the digest that is stated of it."""
     if stated != _digest(ours):
-        missing = stated is None
-        raise file.damaged(
-            "its digest is missing" if missing else "its data do not have the digest it states"
-        )
+        what = "its digest is missing" if stated is None else "its data do not have the digest it states"
+        raise file.damaged(what)
 
 
 def _digest(ours: dict[str, Any]) -> str:

@@ -83,7 +83,7 @@ def test_a_file_of_this_schema_needs_a_digest(folder: Path, tmp_path: Path) -> N
     document = json.loads((folder / "t.json").read_text())
     path = tmp_path / "edited.json"
     path.write_text(json.dumps(without(document, "profscopeDigest")))
-    with pytest.raises(TraceError, match="is damaged: its digest is missing$"):
+    with pytest.raises(TraceError, match=r"is damaged: its digest is missing$"):
         profscope.load(path)
     path.write_text(json.dumps(without(document, "profscope")))
     with pytest.raises(TraceError, match="is damaged: its profscope object is missing"):
