@@ -158,7 +158,7 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
     views.add_argument(
         "--serve",
         action="store_true",
-        help="open in Perfetto until Ctrl-C; offline with profscope[perfetto]",
+        help="open in Perfetto (ui.perfetto.dev) until Ctrl-C",
     )
 
 
