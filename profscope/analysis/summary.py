@@ -38,7 +38,7 @@ from profscope.analysis.variants import with_model
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 
-__all__ = ["PERCENTILES", "WORK_COLUMNS", "summary", "summary_of", "with_work", "works"]
+__all__ = ["summary", "summary_of", "with_work", "works"]
 
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 

@@ -18,7 +18,7 @@ from profscope.traces.selecting import selected
 from profscope.traces.trace_file import TraceFile, one_line
 from profscope.traces.trace_filter import TraceFilter
 
-__all__ = ["Loaded", "load_part", "load_selected"]
+__all__ = ["load_part", "load_selected"]
 
 FOREIGN_DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What an importer raises that meets content of another form than its tool writes."""

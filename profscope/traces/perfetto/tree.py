@@ -27,12 +27,8 @@ from profscope.traces.tracks import (
 )
 
 __all__ = [
-    "EXPLICIT",
     "around_packets",
     "queue_packets",
-    "slice_packets",
-    "slice_text",
-    "track_packet",
     "tree",
 ]
 
