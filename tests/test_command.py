@@ -121,7 +121,9 @@ def test_a_subcommand_hands_over(
     assert seen == [handed_over]
 
 
-@pytest.mark.parametrize("name", ["run", "view", "explain", "diff", "convert", "doctor", "opt", "completion"])
+@pytest.mark.parametrize(
+    "name", ["run", "view", "explain", "diff", "convert", "merge", "doctor", "opt", "completion"]
+)
 def test_the_help_of_a_subcommand_speaks_of_that(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         overview.main([name, "--help"])

@@ -24,14 +24,15 @@ from profscope.viewer import cli, diff_command
 PARSERS = {
     "run": run.make_parser()[0],
     "explain": explain.make_parser()[0],
-    "view": cli.make_parser(),
-    "diff": diff_command.make_parser(),
+    "view": cli.make_parser("profscope view"),
+    "diff": diff_command.make_parser("profscope diff"),
     "baseline": baseline.make_parser(),
-    "convert": convert.make_parser(),
+    "convert": convert.make_parser("convert", "IN OUT", "", convert.CONVERT),
+    "merge": convert.make_parser("merge", "TRACE... -o OUT", "", convert.MERGE),
     "doctor": doctor.make_parser(),
     "mcp": mcp_server.make_parser(),
     "skill": skill.make_parser(),
-    "opt": opt.make_parser(),
+    "opt": opt.make_parser("profscope opt"),
     "completion": completion.make_parser(),
 }
 _PYTHON = re.compile(r"\b[a-z_]+=|\b(True|False|None)\b|`?--[\w-]+`? (True|False)")

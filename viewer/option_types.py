@@ -25,6 +25,7 @@ __all__ = [
     "Place",
     "Zoom",
     "add_width",
+    "check_apart",
     "check_there",
     "count",
     "parse_zoom",
@@ -199,3 +200,11 @@ def check_there(*arguments: str) -> None:
             from profscope.traces.trace_file import TraceFile
 
             TraceFile(argument)  # which says why
+
+
+def check_apart(output: str | None, *traces: str) -> None:
+    """Raises OptionError where a file would take the place of one of the traces that it is made of; None
+    where none is written."""
+    for trace in traces:
+        if output is not None and os.path.realpath(output) == os.path.realpath(trace):
+            raise OptionError(f"{output!r} is a trace that is read: name another file to write")

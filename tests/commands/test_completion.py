@@ -27,7 +27,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_script_has_commands_and_flags_and_its_shell_reads_it(shell: str, scripts: dict[str, Path]) -> None:
     text = scripts[shell].read_text()
-    for name in ("run", "explain", "convert", "overhead-pct", "self-test", "fail-above", "limit-s", "serve"):
+    for name in ("run", "explain", "merge", "overhead-pct", "self-test", "fail-above", "limit-s", "serve"):
         assert name in text
     if shutil.which(shell):
         read = subprocess.run([shell, "-n", scripts[shell]], capture_output=True, text=True, check=False)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from pandas.testing import assert_frame_equal
 
 import profscope
 from profscope.__main__ import main
@@ -46,8 +47,9 @@ def test_what_profscope_wrote_and_what_is_empty_is_replaced(profile: Profile) ->
 @pytest.mark.parametrize(
     "words",
     [
+        ["merge", "t.json", "-o", "link.json"],
         ["convert", "t.json", "link.json"],
-        ["convert", "t.json", "k.json"],
+        ["merge", "t.json", "-o", "k.json"],
         ["run", "-o", "k.json", "k.py"],
         ["run", "-o", "link.json", "k.py"],
     ],
@@ -73,13 +75,24 @@ def test_a_report_is_what_report_returns(profile: Profile) -> None:
     assert json.loads(Path("t.report.json").read_text()) == json.loads(json.dumps(profile.report()))
 
 
+def test_traces_are_merged_in_their_order(profile: Profile) -> None:
+    regular_profile(launches=1, ctas=1).save("u.json")
+    assert main(["merge", "t.json", "u.json", "-o", "both.parquet"]) == 0
+    both = profscope.load("both.parquet")
+    assert both.launches["rank"].tolist() == [0, 0, 1]
+    assert_frame_equal(both.df[both.df["launch"] < 2], profile.df)
+    assert [each["part"] for each in both.metadata["ranks"]] == ["t.json", "u.json"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         (["convert", "t.json", "t.json"], 2, "'t.json' is a trace that is read: name another file to write"),
+        (["merge", "t.json", "u.json", "-o", "t.json"], 2, "'t.json' is a trace that is read: name another"),
         (["convert", "t.json", "u.txt"], 2, "cannot save 'u.txt': the suffix must be one of .json, "),
         (["convert", "none.json", "u.json"], 1, "profscope convert: no such file: none.json\n"),
         (["convert", "t.json", "no/u.json"], 1, "cannot write no/u.json: there is no folder 'no'\n"),
+        (["merge", "t.json", "none.json", "-o", "u.json"], 1, "profscope merge: no such file: none.json\n"),
     ],
 )
 def test_what_goes_wrong_is_one_line(

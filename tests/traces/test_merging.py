@@ -15,6 +15,7 @@ from pandas.testing import assert_frame_equal
 import profscope
 from profscope.analysis.overhead import timed_entry
 from profscope.analysis.texts import kernel_of_note
+from profscope.commands.convert import main as convert
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
@@ -92,6 +93,21 @@ def test_entries_that_are_null_are_as_those_that_lack(odd: dict[str, Any], whole
     together = Profile.of(merged(parts))
     assert validate(together.tables) == []
     assert len(together.report()["kernels"]) == 2
+
+
+def test_merge_refuses_one_part_twice(
+    whole: Profile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, launches in (("a.json", [0, 1]), ("copy.pftrace", [0, 1]), ("b.json", [2, 3])):
+        Profile.of(part(whole, launches)).save(tmp_path / name)
+    (tmp_path / "link.json").symlink_to("a.json")
+    for twice, why in (("a", "are one trace"), ("link", "are one trace"), ("copy", "hold one recording")):
+        name = f"{twice}.pftrace" if twice == "copy" else f"{twice}.json"
+        words = ["merge", str(tmp_path / "a.json"), str(tmp_path / name), "-o", str(tmp_path / "o.json")]
+        assert convert(words) == 2
+        assert why in capsys.readouterr().err
+        assert not (tmp_path / "o.json").exists()
+    assert convert([*words[:2], str(tmp_path / "b.json"), *words[3:]]) == 0
 
 
 def test_payloads_that_one_part_has(whole: Profile) -> None:
