@@ -5,9 +5,8 @@ Shares, stalls and waits are those of `Profile.lines()`, counts and means those 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from profscope.analysis.line_rows import CONFIGURATION, GAP, configurations, placed, witnesses
@@ -15,10 +14,10 @@ from profscope.analysis.lines import lines_of
 from profscope.analysis.model.labels import Group, differs_text, groups_of
 from profscope.analysis.model.lines import SAMPLES, SPANS, merged_line, total_of, witness_of
 from profscope.analysis.op_labels import stages_of
+from profscope.analysis.source_code.awaited_copies import copies_waited_for
 from profscope.analysis.source_code.listings import Instruction, Listing, listings
 from profscope.analysis.sources import SourceLines, Step, Text, file_with_source, steps_of, texts_of
 from profscope.analysis.spans.rows import SITE_COLUMNS, sites
-from profscope.analysis.texts import count_text
 from profscope.schema import Tables
 
 __all__ = [
@@ -142,7 +141,7 @@ def annotate(
     places = zip(*(summary[name].tolist() for name in SITE_COLUMNS), strict=True)
     scopes = summary.assign(stages=[stages.get(place, "") for place in places])
     scopes = placed(scopes[~scopes["kind"].isin(["async", GAP])])
-    copies = _copies_waited_for(tables)
+    copies = copies_waited_for(tables)
     texts = texts_of(tables)
     of_scopes = {key: list(_records(own)) for key, own in scopes.groupby(CONFIGURATION)}
     groups = list(configurations(lines))
@@ -348,51 +347,3 @@ class _Maker:
             if text.holds(file, number):
                 return dict(text.lines())[number]
         return self._known_text(file, number)
-
-
-# Asynchronous copies that a line waits for, and how many steps before they were issued.
-
-_OF_WAITS: Final = ["file", "line", "wait_file", "wait_line"]
-
-
-def _copies_waited_for(tables: Tables) -> dict[tuple[str, int], dict[tuple[str, int], list[str]]]:
-    """By kernel and variant, and by the place of a wait, the asynchronous work that ended there, most first:
-    "async copy x, line 16, issued 2 steps before (4,096)", steps of its loop, in the middle."""
-    df, launches = tables.df, tables.launches
-    known = (df["wait"] >= 0).to_numpy() & (df["parent"] >= 0).to_numpy()
-    issued = np.flatnonzero(known & (df["kind"] == "async").to_numpy())
-    if not len(issued):
-        return {}
-    op, waited = df["parent"].to_numpy()[issued], df["wait"].to_numpy()[issued]
-    variants = launches.drop_duplicates("launch").set_index("launch")["variant"]
-    began, ended = df.iloc[issued], df.iloc[waited]
-    steps = began["iteration"].to_numpy(), ended["iteration"].to_numpy()
-    table = pd.DataFrame(
-        {
-            "kernel": began["kernel"].array,
-            "variant": variants.reindex(began["launch"]).to_numpy(),
-            "scope": df["scope"].iloc[op].array,
-            "wait": ended["scope"].array,
-            "file": began["file"].array,
-            "line": began["line"].to_numpy(),
-            "wait_file": ended["file"].array,
-            "wait_line": ended["line"].to_numpy(),
-            "ahead": np.where((steps[0] >= 0) & (steps[1] >= 0), steps[1] - steps[0], np.nan),
-            "others": began["warp"].to_numpy() != ended["warp"].to_numpy(),
-        }
-    )
-    groups = table.groupby(["kernel", "variant", "scope", "wait", *_OF_WAITS], sort=False, observed=True)
-    found = groups.agg(count=("ahead", "size"), ahead=("ahead", "median"), others=("others", "any"))
-    found = found.sort_values("count", ascending=False, kind="stable").reset_index()
-    texts: dict[tuple[str, int], dict[tuple[str, int], list[str]]] = {}
-    for row in found.to_dict("records"):
-        of_kernel = texts.setdefault((row["kernel"], int(row["variant"])), {})
-        of_kernel.setdefault((row["wait_file"], int(row["wait_line"])), []).append(_copy_text(row))
-    return texts
-
-
-def _copy_text(row: dict[Any, Any]) -> str:
-    ahead = 0 if np.isnan(row["ahead"]) else round(row["ahead"])
-    when = f", issued {ahead} step{'s' * (ahead != 1)} before" if ahead else ""
-    who = " by other warps" * row["others"]
-    return f"{row['scope']}, line {row['line']}{when}{who} ({count_text(row['count'])})"
