@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from profscope.analysis.questions import (
     Program,
     Ranks,
+    Timeline,
     find_question,
     nearest_question,
     question_names,
@@ -38,8 +39,8 @@ class Questions(abc.ABC):
     Every file of `profscope/analysis/` that has a public function of its own name is a question, if `tables`
     is all that it must be given: it is asked with these, and answers with plain data. A table has no column
     that is null in all its rows. `kernels="matmul"` chooses rows of kernels, by a regular expression as of a
-    session. A question is imported when it is first asked. Those of a program and of a job's ranks
-    stand together: `prof.program`, `prof.ranks`.
+    session. A question is imported when it is first asked. Those of a program, of a job's ranks and of the
+    timeline stand together: `prof.program`, `prof.ranks`, `prof.timeline`.
     """
 
     @property
@@ -105,6 +106,11 @@ class Questions(abc.ABC):
     def ranks(self) -> Ranks:
         """Questions about the ranks of a job: `prof.ranks.skew()`."""
         return Ranks(lambda: self.tables)
+
+    @property
+    def timeline(self) -> Timeline:
+        """Questions about when spans run: `prof.timeline.overlap()`."""
+        return Timeline(lambda: self.tables)
 
     if TYPE_CHECKING:  # for type checkers, which do not look into folders
 

@@ -250,7 +250,7 @@ def test_the_commands_run(environment: Path, tmp_path: Path) -> None:
 
 def test_a_trace_can_be_read_and_looked_at(environment: Path, tmp_path: Path) -> None:
     regular_profile(ctas=2).save(tmp_path / "trace.json")
-    assert "matmul_kernel" in succeed(environment / "profscope", "view", "trace.json", cwd=tmp_path)
+    assert "matmul_kernel" in succeed(environment / "profscope-view", "trace.json", cwd=tmp_path)
     succeed(environment / "profscope", "convert", "trace.json", "report.html", cwd=tmp_path)
     assert "matmul_kernel" in (tmp_path / "report.html").read_text()
 

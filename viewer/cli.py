@@ -222,13 +222,15 @@ def _zoom(text: str) -> Zoom:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run `profscope view`, or `profscope diff` if that is the first word; returns the exit code."""
-    name, body = "view", lambda: _view(arguments)
-    if arguments[:1] in (["diff"], ("diff",)):
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `profscope view`, or `profscope diff` if that is the first word; returns the exit code. arguments:
+    those of `profscope-view` by default."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    name, body = "view", lambda: _view(given)
+    if given[:1] == ["diff"]:
         from profscope.viewer.diff_command import diff_main
 
-        name, body = "diff", lambda: diff_main(arguments[1:])
+        name, body = "diff", lambda: diff_main(given[1:])
     return run_command(f"profscope {name}", body, says=in_flags)
 
 

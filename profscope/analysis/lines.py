@@ -31,6 +31,7 @@ from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sources import Sources
 from profscope.analysis.spans.ctas import launch_durations
 from profscope.analysis.spans.summing import error_pct, standard_errors, summed_spans
+from profscope.analysis.timeline.distances import compared
 from profscope.errors import OptionError
 from profscope.schema import Tables
 
@@ -103,7 +104,8 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
 
     Time between the spans of ops is self time of the loop, iteration or kernel around them, so it stands at
     their line: at the kernel's `def` for the most part. A sample stands at the line of its instruction. So
-    `self_share` and `share_samples` of one line are alike only where every op of the kernel has a span.
+    `self_share` and `share_samples` of one line are alike only where every op of the kernel has a span;
+    `prof.timeline.distances()` compares them over what both can tell.
 
     The columns from `issue_share` to `active_threads` are of instruction counts (`session(evidence=True)`, or
     the emulator's), and missing without them. Arithmetic counts at its own line. An instruction of PTX counts
@@ -125,8 +127,9 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     return table[table.groupby(CONFIGURATION).cumcount() < top].reset_index(drop=True)
 
 
-def lines_of(tables: Tables, known: TimeSources) -> pd.DataFrame:
-    """`lines` of tables whose witnesses are known."""
+def lines_of(tables: Tables, known: TimeSources, apart: pd.DataFrame | None = None) -> pd.DataFrame:
+    """`lines` of tables whose witnesses are known. apart: what `distances` returns, if known."""
+    apart = compared(known) if apart is None else apart
     inside = known.times[known.times["kind"] != GAP]
     counted = placed(tables.counts[tables.counts["executed"] > 0])
     paths = [table[[*ROW, "call_path"]] for table in (inside, known.samples, counted)]
@@ -142,7 +145,8 @@ def lines_of(tables: Tables, known: TimeSources) -> pd.DataFrame:
     columns |= _work(rows, known.summary) | _counts(rows, counted)
     columns |= {"instructions": _instructions(rows, tables.metadata)}
     result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
-    result.attrs["not_measured"] = _not_measured(tables, rows, known.times)
+    missing = _not_measured(tables, rows, known.times)
+    result.attrs["not_measured"] = [*missing, *apart.attrs["not_measured"]]
     return result
 
 

@@ -13,6 +13,7 @@ from profscope.instrument_passes.ops import OPS, SPANNABLE, OpInfo
 
 __all__ = [
     "hides_copies",
+    "instructions_of",
     "is_copy_wait",
     "label_of",
     "op_class",
@@ -29,6 +30,18 @@ _INSIDE = ("local atomic", "cluster store")
 _COPY = "async_copy"
 _COPY_WAITS = ("async wait", "barrier wait")
 
+_INSTRUCTIONS = {
+    "load": frozenset({"global load", "tma"}),
+    "store": frozenset({"global store", "tma"}),
+    "atomic": frozenset({"atomic"}),
+    "async_copy": frozenset({"async copy", "tma"}),
+    "mma": frozenset({"mma", "barrier"}),
+    "wait": frozenset({"async copy", "barrier", "control", "predicate", "tma"}),
+    "barrier": frozenset({"barrier"}),
+}
+"""The classes of instructions that these ops are made of; a wait for a phase is a loop around a test. Other
+ops are made of any."""
+
 
 def op_info(scope: str) -> OpInfo | None:
     """The row of the op that a span is named after, None for an unknown one."""
@@ -39,6 +52,11 @@ def op_class(scope: str) -> str:
     """The class of the op that a span is named after (`load` of "load x latency"), "" for an unknown one."""
     info = op_info(scope)
     return "" if info is None else info.cls
+
+
+def instructions_of(scope: str) -> frozenset[str] | None:
+    """The classes of instructions that an op's span has inside, None where these may be any."""
+    return _INSTRUCTIONS.get(op_class(scope))
 
 
 def with_global_bytes(summary: pd.DataFrame) -> pd.DataFrame:

@@ -22,6 +22,7 @@ __all__ = [
     "Group",
     "Program",
     "Ranks",
+    "Timeline",
     "find_question",
     "nearest_question",
     "question_names",
@@ -79,7 +80,20 @@ class Ranks(Group):
         def summary(self) -> pd.DataFrame: ...
 
 
-GROUPS: Final = (Program, Ranks)
+class Timeline(Group):
+    """When spans run: what overlaps, what decides when a CTA ends, what is in flight."""
+
+    name = "timeline"
+
+    if TYPE_CHECKING:
+
+        def critical_path(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def distances(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def overlap(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def transactions(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+
+
+GROUPS: Final = (Program, Ranks, Timeline)
 
 _CHOICE: Final = inspect.Parameter(
     "kernels", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None"

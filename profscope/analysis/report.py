@@ -70,7 +70,7 @@ def report(
     `id` that is the same in the next session.
 
     whole: if the tables have some CTAs, SMs or warps of their launches only, those of the whole launches: the
-    verdict, what recording cost, accounts and findings are then of these.
+    verdict, what recording cost, accounts, findings, overlap and critical path are then of these.
     top: so many rows of each section, 0 for all, of all kernels, however long that is.
     trace: the file of the tables, for `next_command`.
     """
@@ -127,6 +127,7 @@ def _cut_kernel(entry: KernelEntry, size: _Size) -> KernelEntry:
         lines=None if lines is None else replace(lines, rows=lines.rows[: size.rows]),
         findings=entry.findings[: size.rows],
         experiments=entry.experiments[: size.rows],
+        critical_path=entry.critical_path[: size.rows],
         left_out=left_out,
     )
 

@@ -37,6 +37,8 @@ CLOCK_CHANGE: Final = 0.05
 and the 95th of launches: that a GPU at its power limit slows down in a few launches changes no figure."""
 UNSURE: Final = 0.10
 """The standard error of a top row's share, as a part of the share, where only some CTAs were recorded."""
+FAR: Final = 0.30
+"""Between the shares of lines by spans and by samples (total variation, 0 to 1), beyond the noise."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,16 @@ class Facts:
     """What rules look at. launches: the variant's; overhead: its row of
     `overhead`; builds: its entry in the metadata; short: part of the warp time in spans near the cost
     of a record, None if unknown; clock_change: within its median launch, relative, None if launches are
-    too short to tell; scaled: whether the recorded CTAs speak for the grid; share_error: the largest
-    standard error of its top rows' shares, as a part of the share, None if unknown."""
+    too short to tell; distances: of its spans from samples, with `distance` and `noise`; scaled:
+    whether the recorded CTAs speak for the grid; share_error: the largest standard error of its top rows'
+    shares, as a part of the share, None if unknown."""
 
     launches: pd.DataFrame
     overhead: list[dict[Any, Any]]
     builds: list[dict[str, Any]]
     short: float | None
     clock_change: float | None
+    distances: list[dict[Any, Any]]
     scaled: bool
     share_error: float | None
     tool: str
@@ -136,6 +140,15 @@ def short_spans(facts: Facts) -> Reason | None:
         return None
     why = f"{facts.short:.0%} of the warp time is in spans that last less than {NEAR_RECORDS} records cost"
     return Reason("short spans", CARE, why)
+
+
+def samples_disagree(facts: Facts) -> Reason | None:
+    for row in facts.distances:
+        if row["distance"] > row["noise"] + FAR:
+            why = f"spans and samples put {row['distance']:.0%} of the time on different lines"
+            why += f" ({row['noise']:.0%} would be noise)"
+            return Reason("samples", CARE, why)
+    return None
 
 
 def drops(facts: Facts) -> Reason | None:
@@ -226,6 +239,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("unroll", unroll),
     Rule("spills", spills),
     Rule("unfinished", unfinished),
+    Rule("samples", samples_disagree),
     Rule("short spans", short_spans),
     Rule("drops", drops),
     Rule("cold", cold),

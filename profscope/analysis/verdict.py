@@ -16,6 +16,7 @@ from profscope.analysis.spans.pieces import each_piece, pieces
 from profscope.analysis.spans.rows import Ints, begins_of_runs, grid_scales, not_samples
 from profscope.analysis.spans.summing import SummedSpans, share_errors, summed_spans
 from profscope.analysis.texts import Markup, count_text, tag
+from profscope.analysis.timeline.distances import distances
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
 from profscope.analysis.variants import variant_entry
 from profscope.schema import Tables
@@ -164,18 +165,20 @@ def verdict(tables: Tables) -> Verdict:
     "do not trust" where one reason forbids it, "trust with care" where one asks for care, else "trust";
     "emulated" for a profile of the emulator's, whatever else there is. The rules are in docs/verdict.md.
     """
-    return verdict_of(tables, overhead(tables), partial(summed_spans, tables))
+    apart = distances(tables) if len(tables.samples) else pd.DataFrame()
+    return verdict_of(tables, overhead(tables), apart, partial(summed_spans, tables))
 
 
 def verdict_of(
     tables: Tables,
     costs: pd.DataFrame,
+    apart: pd.DataFrame,
     spans: Callable[[], SummedSpans],
 ) -> Verdict:
-    """`verdict` if it is known what recording cost: what `overhead` returns. spans: of the tables, asked for
-    if only some CTAs were recorded."""
+    """`verdict` if it is known what recording cost and how far witnesses are apart: what `overhead` and
+    `distances` return. spans: of the tables, asked for if only some CTAs were recorded."""
     launches = tables.launches
-    rows = costs.to_dict("records")
+    rows, pairs = costs.to_dict("records"), apart.to_dict("records")
     said = costs.attrs["not_measured"]
     short, clocks = _short_spans(tables), _clock_changes(tables)
     is_sampled = bool((grid_scales(launches) != 1).any()) and len(tables.df) > 0
@@ -189,6 +192,7 @@ def verdict_of(
             builds=variant_entry(tables.metadata, kernel, variant).get("builds") or [],
             short=_mean(short, of_variant),
             clock_change=_median(clocks, of_variant),
+            distances=[row for row in pairs if (row["kernel"], row["variant"]) == (kernel, variant)],
             scaled=kernel not in not_samples(tables.metadata),
             share_error=errors.get((kernel, variant)),
             tool=str(tables.metadata.get("tool") or ""),

@@ -138,3 +138,6 @@ def test_no_cause_raises_on_any_profile_of_ops(profile: Profile, told: dict[str,
     assert gains.between(0, 100).all()
     assert gains.is_monotonic_decreasing
     assert (table["evidence"] != "").all()
+    parts = asked.timeline.overlap().reindex(columns=["copies", "dots", "other", "none"])
+    assert (((parts >= 0) & (parts <= 1)) | parts.isna()).all(axis=None)
+    assert asked.timeline.critical_path()["share"].between(0, 1).all()

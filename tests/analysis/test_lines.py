@@ -140,6 +140,7 @@ def test_few_samples_rank_nothing() -> None:
     assert by_line(table)["samples"][26] == 150
     assert table["self_share"].is_monotonic_decreasing
     assert any(said.startswith("matmul_kernel: 199 samples") for said in table.attrs["not_measured"])
+    assert len(profile(few).timeline.distances()) == 0
 
 
 def test_samples_alone() -> None:
@@ -150,6 +151,58 @@ def test_samples_alone() -> None:
     assert (last["share_samples"], last["samples"]) == (1, 300)
     assert pd.isna(last["self_share"])
     assert any(said.startswith("other: ") for said in table.attrs["not_measured"])
+
+
+CLASSES = {23: "global load", 24: "global load", 26: "barrier", 27: "mma", 40: "global store"}
+
+
+def as_spans() -> tuple[pd.Series, int]:
+    """By line the nanoseconds of ops, and all others."""
+    summary = SPANS.summary()
+    is_op = summary["kind"] == "op"
+    return summary[is_op].groupby("line")["self_ns"].sum(), int(summary.loc[~is_op, "self_ns"].sum())
+
+
+def distance(
+    counts: dict[int, dict[str, int]], classes: dict[int, str] = CLASSES, **metadata: Any
+) -> dict[Any, Any]:
+    (row,) = profile(sample_rows(counts, classes=classes), **metadata).timeline.distances().to_dict("records")
+    return row
+
+
+def test_spans_are_compared_where_ops_have_some() -> None:
+    """As many samples at each op's line as it has nanoseconds, and the rest anywhere: no distance."""
+    ops, rest = as_spans()
+    counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest - 7}, 0: {"wait": 7}}
+    row = distance(counts)
+    assert row["distance"] == pytest.approx(0)
+    assert (row["lines"], row["samples"]) == (len(ops) + 1, ops.sum() + rest)
+    row = distance(counts, CLASSES | {27: "conversion"})  # which is not what a dot is made of
+    assert (row["line"], row["distance"]) == (27, pytest.approx(row["difference"]))
+    assert row["elsewhere"] == pytest.approx(-row["difference"])
+    counts[99] = {"wait": rest // 2}
+    row = distance(counts)
+    assert row["elsewhere"] == pytest.approx(row["distance"])
+    assert row["line"] == max(ops.index, key=ops.get)
+    assert 0 < row["noise"] < row["distance"]
+
+
+def test_who_waits_for_copies_is_in_the_span_of_that_wait() -> None:
+    """A warp is seen at the instruction behind the wait, which may be of any line."""
+    scopes = SPANS.df["scope"].cat.rename_categories({"wait": "async wait a"})
+    spans = replace(SPANS, df=SPANS.df.assign(scope=scopes))
+    ops, rest = as_spans()
+    counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest}}
+    counts[77] = {"long_scoreboard": counts.pop(26)["wait"]}
+    classes = CLASSES | {77: "integer"}
+    found = {
+        cause: profile(sample_rows(counts, classes=classes, blamed={77: (26, cause)}), tables=spans)
+        .timeline.distances()["distance"]
+        .item()
+        for cause in ("async copy", "global load")
+    }
+    assert found["async copy"] == pytest.approx(0)
+    assert found["global load"] == pytest.approx(ops[26] / (ops.sum() + rest))
 
 
 def test_functions_of_triton_belong_to_the_line_that_calls_them() -> None:
@@ -197,6 +250,9 @@ def test_shares_of_any_profile_add_up(spans: Profile) -> None:
         assert sums_of.tolist() == pytest.approx([1] * len(sums_of))
     assert lines["samples"].sum() == table["samples"].sum()
     json.dumps(lines.attrs)
+    apart = profile.timeline.distances()
+    assert apart["distance"].between(0, 1 + 1e-9).all()
+    assert (apart["noise"] >= 0).all()
 
 
 def test_what_lines_assign_to() -> None:

@@ -79,6 +79,8 @@ def test_a_part_alone_is_what_it_is_in_the_whole(part: str) -> None:
         "findings": {"findings": (), "clean": ""},
         "lines": {"lines": None},
         "accounts": {"account": None},
+        "timelines": {"critical_path": (), "overlap": None, "tail": None},
+        "work": {"work": None},
     }
     tables, whole = of_samples()
     own = profile_model(tables, parts={part}).kernels[0]

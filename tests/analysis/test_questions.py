@@ -57,10 +57,10 @@ def test_a_session_offers_what_a_profile_offers() -> None:
     public = {name for name in dir(Profile()) if not name.startswith("_")}
     tables = {"df", "launches", "ctas", "samples", "counts", "counters", "experiments", "host", "events"}
     questions = {"summary", "lines", "breakdown", "limits", "findings", "overhead", "verdict"}
-    others = {"brief", "report", "program", "ranks", "plot", "save", "show", "tables"}
+    others = {"brief", "report", "program", "ranks", "timeline", "plot", "save", "show", "tables"}
     assert public == tables | questions | others | {"metadata", "of", "emulated", "unit"}
     assert public - {"of", "emulated", "unit"} <= set(dir(prof))
-    assert prof.ranks.summary().equals(prof.profile.ranks.summary())
+    assert prof.timeline.overlap().equals(prof.profile.timeline.overlap())
     assert prof.summary().equals(prof.profile.summary())
     assert validate(prof.tables) == []
 

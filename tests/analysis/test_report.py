@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
+import profscope
 from profscope.analysis import report as reporting
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.in_brief import MOST_KERNELS
 from profscope.analysis.model.missing import reasons_once
@@ -278,10 +280,12 @@ def test_of_whole_launches_alone_nothing_inside_is_judged() -> None:
     df = spans_frame({name: [value] for name, value in (place | times).items()})
     launches = launch_table([0], ["k"], grid_x=[1000], ctas=[0], end_ns=[5000])
     profile = Profile(df, launches, profile_metadata())
-    findings = profile.findings()
+    findings, overlap = profile.findings(), profile.timeline.overlap()
     assert findings.empty
-    (of_findings,) = findings.attrs["not_measured"]
+    assert overlap.empty
+    (of_findings,), (of_overlap,) = (each.attrs["not_measured"] for each in (findings, overlap))
     assert of_findings.startswith("k: all: ")
+    assert of_overlap.startswith("k: ")
     check(profile.report())
 
 
@@ -301,3 +305,20 @@ def test_a_reason_is_told_once_and_no_share_of_no_time() -> None:
     texts = ["k: a", "k: b", "l #0: b", "l #1: b", "k: c", "k: d", "k: e: f"]
     said = ["x: k, l #0, l #1: b", "x: k: a", "x: k: c", "x: k: d", "x: 1 more reason"]
     assert reasons_once("x", texts) == said
+
+
+def test_the_tail_is_that_of_the_findings_and_of_explain() -> None:
+    profile = profscope.load(Path(__file__).parents[1] / "data/plotting/waves.pftrace.gz")
+    shapes = {
+        (each.kernel, each.variant): each.shape
+        for each in kernel_analyses(profile.tables)
+        if isinstance(each, KernelAnalysis)
+    }
+    told = {(each["kernel"], each["variant"]): each["tail"] for each in profile.report()["kernels"]}
+    assert {key: tail and tail["tail_pct"] for key, tail in told.items()} == {
+        key: shape and pytest.approx(shape.tail_pct, rel=1e-3) for key, shape in shapes.items()
+    }
+    found = profile.findings().query("finding == 'tail'")
+    assert len(found)
+    for row in found.to_dict("records"):
+        assert told[row["kernel"], row["variant"]]["tail_pct"] == pytest.approx(row["gain_pct"], abs=2)

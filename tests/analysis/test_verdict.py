@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from profscope.analysis import verdict as judging
 from profscope.analysis.trust_rules import RULES
 from profscope.analysis.verdict import CARE, DISTRUST, EMULATED, TRUST
 from profscope.profiles import Profile
 from profscope.schema import spans_frame
 from tests.support.profiles import launch_table, profile_metadata, regular_profile
+from tests.support.samples import sample_rows
 
 ROOT = Path(__file__).parents[2]
 CLOCK = {"read_cycles": 1e-3, "row_cycles": 0.0, "basis": "measured"}
@@ -142,6 +145,20 @@ def test_a_clock_that_changes_within_a_launch() -> None:
     of = Profile(df, plain.launches, plain.metadata)
     assert rules(of) == ["clock"]
     assert "19% within a launch" in str(of.verdict)
+
+
+def test_spans_that_samples_contradict(monkeypatch: pytest.MonkeyPatch) -> None:
+    (kernel,) = set(profile().launches["kernel"])
+    pair = {"distance": 0.4, "noise": 0.05}
+
+    def distances(tables: object) -> pd.DataFrame:
+        return pd.DataFrame([{"kernel": kernel, "variant": 0, **pair}])
+
+    monkeypatch.setattr(judging, "distances", distances)
+    of = profile()
+    assert rules(of) == []
+    sampled = Profile(of.tables.df, of.launches, of.metadata, samples=sample_rows({7: {"wait": 1}}))
+    assert rules(sampled) == ["samples"]
 
 
 def test_emulated_is_a_label_of_its_own() -> None:

@@ -221,6 +221,14 @@ def test_every_copy_of_a_pipelined_kernel_is_paired(name: str) -> None:
     assert (waited["start_cycle"] + waited["duration_cycles"]).tolist() == (
         flights["start_cycle"] + flights["duration_cycles"]
     ).tolist()
+    table = prof.timeline.transactions()
+    assert table.index.tolist() == flights.index.tolist()
+    assert table["scope"].astype(str).tolist() == copies["scope"].astype(str).tolist()
+    assert table["start_ns"].tolist() == copies["start_ns"].tolist()
+    assert table["issue_ns"].tolist() == copies["duration_ns"].tolist()
+    assert table["in_flight_cycles"].tolist() == flights["duration_cycles"].tolist()
+    assert table["waiting_cycles"].tolist() == waited["duration_cycles"].tolist()
+    assert set(table["wait"].astype(str)) <= set(waits["scope"].astype(str))
 
 
 def test_the_wait_of_an_iteration_ends_the_copy_of_an_earlier_one() -> None:

@@ -122,7 +122,7 @@ def test_a_look_at_a_part_of_launches_changes_no_verdict(
     assert shown("--format", "json", flag, number)["verdict"] == (shown("--format", "json")["verdict"])
     (whole,), (part,) = (shown("--format", "report", *words)["kernels"] for words in ([], [flag, number]))
     assert whole["recorded_over_bare"]["basis"] == "estimated"
-    for name in ("recorded_over_bare", "verdict", "findings"):
+    for name in ("recorded_over_bare", "verdict", "findings", "overlap", "critical_path"):
         assert part[name] == whole[name], name
     assert part["records"]["per_warp"] == whole["records"]["per_warp"]
     assert part["lines"]["rows"][0]["self_time"] < whole["lines"]["rows"][0]["self_time"]

@@ -32,8 +32,6 @@ __all__ = [
     "SkippedKernel",
     "Spans",
     "kernel_analyses",
-    "partition_of_warp",
-    "partitions_of",
 ]
 
 DURATION: Final = "duration_cycles"
@@ -232,19 +230,6 @@ class SkippedKernel(NamedTuple):
     def answer(self) -> Answer:
         """What any question says of it."""
         return Answer([], [f"{self.kernel}: {self.why}"])
-
-
-def partition_of_warp(judged: KernelAnalysis) -> Ints:
-    """By warp (of `Spans.warp`): the site of the span around all it did, which differs between partitions."""
-    spans = judged.spans
-    roots = np.flatnonzero(spans.parent < 0)
-    first = roots[np.unique(spans.warp[roots], return_index=True)[1]]
-    return spans.site[first]
-
-
-def partitions_of(judged: KernelAnalysis) -> int:
-    """How many programs the warps of a CTA run."""
-    return len(np.unique(partition_of_warp(judged)))
 
 
 MOST_SPANS: Final = 300_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,6 @@ import pandas as pd
 
 from profscope.analysis.breakdown import Account, time_accounts
 from profscope.analysis.experiments import most_saved_first
-from profscope.analysis.findings import findings_frame, findings_of, of_each_kernel
 from profscope.analysis.limits import bound_by, limits_of
 from profscope.analysis.line_rows import TimeSources, witnesses
 from profscope.analysis.lines import lines_of
@@ -29,14 +28,19 @@ from profscope.analysis.model.entries import (
     LeftOut,
     LeftOutOfModel,
     Limits,
+    MovedBytes,
+    PathStep,
     ProfileModel,
     Records,
     Resources,
     Slowdown,
     Source,
+    Tail,
     VerdictEntry,
+    Work,
 )
 from profscope.analysis.model.header import header_of, program_of
+from profscope.analysis.model.judgement import Judgement, TimelineAnswers, judgement_of
 from profscope.analysis.model.labels import Group, groups_of, short_name
 from profscope.analysis.model.lines import NO_SAMPLES, identity, lines_entry
 from profscope.analysis.model.missing import not_measured
@@ -46,6 +50,7 @@ from profscope.analysis.spans.ctas import launch_durations, longest_first
 from profscope.analysis.spans.rows import grid_ctas
 from profscope.analysis.spans.summing import SummedSpans, summed_spans
 from profscope.analysis.summary import summary_of
+from profscope.analysis.timeline.distances import compared
 from profscope.analysis.variants import variant_entry
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
@@ -53,7 +58,7 @@ from profscope.threads import worker_pool
 
 __all__ = ["ALL_PARTS", "ModelSources", "by_configuration", "profile_model"]
 
-ALL_PARTS: Final = frozenset(("findings", "lines", "accounts"))
+ALL_PARTS: Final = frozenset(("findings", "lines", "accounts", "timelines", "work"))
 """What takes its time to work out: a view asks for what it shows."""
 
 _Key = tuple[str, int]
@@ -80,8 +85,12 @@ class ModelSources:
         return witnesses(self.tables, self.summary)
 
     @cached_property
+    def distances(self) -> pd.DataFrame:
+        return compared(self.time_sources)
+
+    @cached_property
     def _lines(self) -> tuple[pd.DataFrame, list[str]]:
-        lines = lines_of(self.tables, self.time_sources)
+        lines = lines_of(self.tables, self.time_sources, self.distances)
         missing = lines.attrs["not_measured"]
         lines.attrs = {}  # pandas copies them, deeply, with whatever is asked of a table
         return lines, missing
@@ -101,14 +110,14 @@ def profile_model(
     parts: Collection[str] = ALL_PARTS,
     detailed: int = 0,
     sources: ModelSources | None = None,
-    findings: pd.DataFrame | None = None,
+    judgement: Judgement | None = None,
 ) -> ProfileModel:
     """Everything that views show of a profile.
 
     whole: if the tables have some CTAs, SMs or warps of their launches only, those of the whole launches: the
-    verdict, what recording cost, accounts and findings are of these. parts: of ALL_PARTS. detailed: of so
-    many kernels lines and accounts are known, those whose launches took longest; 0: of all. sources,
-    findings: of the tables, if known.
+    verdict, what recording cost, accounts, findings, overlap and critical path are of these. parts: of
+    ALL_PARTS. detailed: of so many kernels lines, accounts and timelines are known, those whose launches took
+    longest; 0: of all. sources, judgement: of the tables, if known.
     """
     judged = tables if whole is None else whole
     sources = sources or ModelSources(tables, percentiles=False)
@@ -117,24 +126,26 @@ def profile_model(
     order = [(str(kernel), int(variant)) for kernel, variant in longest_first(tables, tables.launches).index]
     shown = order[: detailed or None]
     with worker_pool(1) as pool:  # findings need nothing of what follows, and take as long
-        if {*parts} & {"findings", "lines", "accounts"}:
+        if {*parts} & {"findings", "lines", "accounts", "timelines"}:
             of_whole.spans  # noqa: B018  which both threads need
-        asked = pool.submit(_findings, of_whole) if findings is None and "findings" in parts else None
+        asked = None if judgement else pool.submit(_judgement, of_whole, shown, parts)
         lines = sources.lines if "lines" in parts else None
         accounts = (
             time_accounts(judged, of_whole.time_sources, shown) if "accounts" in parts and shown else {}
         )
         costs = overhead(judged)
-        verdict = verdict_of(judged, costs, lambda: of_whole.spans)
-        found = asked.result() if asked else pd.DataFrame() if findings is None else findings
-    summary = sources.summary if "lines" in parts else pd.DataFrame()
+        apart = of_whole.distances if len(judged.samples) else pd.DataFrame()
+        verdict = verdict_of(judged, costs, apart, lambda: of_whole.spans)
+        judgement = asked.result() if asked else judgement
+    assert judgement is not None
+    summary = sources.summary if {*parts} & {"lines", "work"} else pd.DataFrame()
     durations = launch_durations(tables, tables.unit)
     whole_time = float(durations.dropna().sum())
     rows = {
         "launches": tables.launches,
         "overhead": costs,
         "limits": limits_of(tables.counters),
-        "findings": found,
+        "findings": judgement.findings,
         "experiments": judged.experiments,
         "summary": summary,
         "lines": pd.DataFrame() if lines is None else lines,
@@ -145,11 +156,17 @@ def profile_model(
         durations,
         verdict,
         accounts,
-        found.attrs,
+        judgement,
         [] if lines is None else sources.lines_not_measured,
     )
     entries = [
-        _kernel_entry(answers, groups[key], with_lines=lines is not None and key in shown) for key in order
+        _kernel_entry(
+            answers,
+            groups[key],
+            with_lines=lines is not None and key in shown,
+            with_work="work" in parts,
+        )
+        for key in order
     ]
     return ProfileModel(
         schema=SCHEMA,
@@ -161,14 +178,16 @@ def profile_model(
         kernels=tuple(entries),
         other_kernels=(),
         left_out=LeftOutOfModel(0, 0.0, 0.0, 0),
-        not_measured=tuple(not_measured(tables, entries, found.attrs.get("not_measured") or ())),
+        not_measured=tuple(not_measured(tables, entries, judgement, summary if "work" in parts else None)),
         next_command="",
     )
 
 
-def _findings(sources: ModelSources) -> pd.DataFrame:
-    tables = sources.tables
-    return findings_frame(tables, of_each_kernel(tables, partial(findings_of, tables), sources.spans))
+def _judgement(sources: ModelSources, shown: Collection[_Key], parts: Collection[str]) -> Judgement:
+    if not {*parts} & {"findings", "timelines"}:
+        return Judgement(pd.DataFrame(), {})
+    timelines = shown if "timelines" in parts else ()
+    return judgement_of(sources.tables, timelines, sources.spans, with_findings="findings" in parts)
 
 
 def by_configuration(table: pd.DataFrame) -> dict[_Key, pd.DataFrame]:
@@ -186,21 +205,21 @@ _MODEL: Final = "the emulator's cost model"
 _EVENTS: Final = "CUDA events around bare launches"
 _COUNTER: Final = "the hardware's counter gpu__time_duration.sum of bare launches"
 _MOST_ARGUMENTS: Final = 24
+_MOST_OPS: Final = 6
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
 
 @dataclass(frozen=True)
 class _Answers:
     """What tables and questions say of all configurations. rows: by table or question, it and the rows of
-    each configuration. durations: of launches. findings_said: `attrs` of the findings. lines_missing: what
-    could not be told of lines."""
+    each configuration. durations: of launches. lines_missing: what could not be told of lines."""
 
     tables: Tables
     rows: Mapping[str, tuple[pd.DataFrame, Mapping[_Key, pd.DataFrame]]]
     durations: pd.Series[float]
     verdict: Verdict
     accounts: Mapping[_Key, Account]
-    findings_said: Mapping[Any, Any]
+    judgement: Judgement
     lines_missing: Collection[str]
 
     def of(self, name: str, key: _Key) -> pd.DataFrame:
@@ -209,7 +228,7 @@ class _Answers:
         return by_key.get(key, table.iloc[:0])
 
 
-def _kernel_entry(answers: _Answers, group: Group, *, with_lines: bool) -> KernelEntry:
+def _kernel_entry(answers: _Answers, group: Group, *, with_lines: bool, with_work: bool) -> KernelEntry:
     tables, key = answers.tables, (group.kernel, group.variant)
     about = variant_entry(tables.metadata, *key)
     own_id = _kernel_id(about, *key)
@@ -219,7 +238,7 @@ def _kernel_entry(answers: _Answers, group: Group, *, with_lines: bool) -> Kerne
     times, whole_time = answers.durations[launches.index], float(answers.durations.sum())
     time, verdict = _launch_times(times, tables.unit, _RECORDS), answers.verdict[key]
     first, cost = launches.iloc[0], answers.of("overhead", key).iloc[0]
-    said = answers.findings_said
+    timeline, said = answers.judgement.timelines.get(key), answers.judgement.findings.attrs
     clean: Mapping[str, str] = said.get("clean") or {}
     lines = None
     if with_lines:
@@ -270,6 +289,12 @@ def _kernel_entry(answers: _Answers, group: Group, *, with_lines: bool) -> Kerne
         findings_not_measured=tuple(_about(names, said.get("not_measured") or [])),
         experiments=tuple(_experiments(answers.of("experiments", key))),
         lines=lines,
+        overlap=None if timeline is None else _overlap_of(timeline),
+        critical_path=()
+        if timeline is None
+        else tuple(entry_of(PathStep, row) for row in timeline.critical_path.rows),
+        tail=next((entry_of(Tail, row) for row in timeline.tail.rows), None) if timeline else None,
+        work=_work_of(summary) if with_work else None,
         left_out=LeftOut(0, 0, 0),
     )
 
@@ -366,3 +391,31 @@ def _finding(kernel_id: str, row: Mapping[Any, Any]) -> FindingEntry:
 def _experiments(rows: pd.DataFrame) -> Iterator[ExperimentEntry]:
     for row in most_saved_first(rows).to_dict("records"):
         yield entry_of(ExperimentEntry, row, valid=bool(row["valid"]))
+
+
+def _overlap_of(timeline: TimelineAnswers) -> dict[str, dict[str, float | None]] | None:
+    """What runs at once in a CTA ("cta") and on an SM ("sm")."""
+    entries = {}
+    for row in timeline.overlap.rows:
+        figures = {name: known_number(row[name]) for name in row if name not in ("kernel", "variant", "of")}
+        entries[str(row["of"])] = figures
+    return entries or None
+
+
+def _work_of(summary: pd.DataFrame) -> Work | None:
+    """summary: the rows of the configuration. Which memory bytes are of, the op says, so they are told by
+    op."""
+    if not len(summary):
+        return None
+    moved, rate = "bytes_at_most", "gb_per_s_at_most"
+    ops = summary[summary[moved].notna() & (summary[moved] > 0)]
+    by_op = ops.groupby(ops["scope"].astype("str"), sort=False)[[moved, rate]].sum()
+    by_op = by_op.sort_values(moved, ascending=False, kind="stable").head(_MOST_OPS)
+    return Work(
+        flops=known_count(summary["flops"].sum(min_count=1)),
+        tflop_per_s=known_number(summary["tflop_per_s"].sum(min_count=1)),
+        bytes_by_op={
+            str(op): MovedBytes(int(row[moved]), known_number(row[rate] or None))
+            for op, row in by_op.iterrows()
+        },
+    )

@@ -33,13 +33,17 @@ __all__ = [
     "Limits",
     "LineEntry",
     "Lines",
+    "MovedBytes",
+    "PathStep",
     "ProfileModel",
     "Records",
     "Resources",
     "Slowdown",
     "Source",
     "StallShare",
+    "Tail",
     "VerdictEntry",
+    "Work",
 ]
 
 SCHEMA: Final = "profscope-model/2"
@@ -245,6 +249,46 @@ class Lines:
 
 
 @dataclass(frozen=True)
+class PathStep:
+    """A scope on the way that decides when a CTA ends. earlier_pct: how much sooner it would end if the scope
+    took a quarter less."""
+
+    scope: str
+    file: str
+    line: int
+    cycles: int
+    share: float | None
+    earlier_pct: float | None
+
+
+@dataclass(frozen=True)
+class Tail:
+    """How launches end: the part of all slots for CTAs that is empty once the last CTA has begun."""
+
+    tail_pct: float
+    ctas: int
+    waves: float
+    sms_used: int
+
+
+@dataclass(frozen=True)
+class MovedBytes:
+    """What an op moved at most: masked lanes count, too."""
+
+    bytes_at_most: int
+    gb_per_s_at_most: float | None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the ops of all launches computed and moved, by their types and how often records say they ran."""
+
+    flops: int | None
+    tflop_per_s: float | None
+    bytes_by_op: Mapping[str, MovedBytes]
+
+
+@dataclass(frozen=True)
 class LeftOut:
     """What there was no room for."""
 
@@ -295,6 +339,10 @@ class KernelEntry:
     findings_not_measured: tuple[str, ...]
     experiments: tuple[ExperimentEntry, ...]
     lines: Lines | None
+    overlap: Mapping[str, Mapping[str, float | None]] | None
+    critical_path: tuple[PathStep, ...]
+    tail: Tail | None
+    work: Work | None
     left_out: LeftOut
 
     @property

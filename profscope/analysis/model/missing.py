@@ -6,10 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
 from profscope.analysis.answers import refused_evidence
 from profscope.analysis.model.entries import KernelEntry
 from profscope.analysis.model.header import peaks_of
+from profscope.analysis.model.judgement import Judgement
+from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.rows import narrow_sites
 from profscope.analysis.spans.summing import SummedSpans
@@ -38,11 +41,14 @@ _REST: Final = "arithmetic has spans: the rest is scalars, addresses and control
 
 
 def not_measured(
-    tables: Tables, kernels: Sequence[KernelEntry], findings_missing: Iterable[str]
+    tables: Tables, kernels: Sequence[KernelEntry], judgement: Judgement, summary: pd.DataFrame | None
 ) -> list[str]:
-    """findings_missing: which evidence findings lack."""
+    """summary: None if it was not asked for."""
     said = reasons_once("account", _of_accounts(kernels))
-    said += reasons_once("findings", findings_missing)
+    said += reasons_once("findings", judgement.findings.attrs.get("not_measured") or ())
+    for name in ("critical_path", "overlap", "tail"):
+        answers = (getattr(own, name) for own in judgement.timelines.values())
+        said += reasons_once(name, [text for answer in answers for text in answer.not_measured])
     refused = refused_evidence(tables.metadata)
     if not len(tables.samples):
         said.append(f"lines.share_samples, samples, stalls: {refused or 'no samples were taken'}")
@@ -50,7 +56,7 @@ def not_measured(
         said.append(f"limits: {refused or 'no counters were taken (session(evidence=True))'}")
     if not tables.metadata.get("sources"):
         said.append("source, lines.source: no source was kept")
-    return said + _of_times(tables)
+    return said + _of_times(tables) + ([] if summary is None else _of_copies(summary))
 
 
 def _of_accounts(kernels: Sequence[KernelEntry]) -> list[str]:
@@ -71,6 +77,16 @@ def _of_times(tables: Tables) -> list[str]:
     elif np.isnan(tables.launches["clock_ghz"].to_numpy(np.float64)).all():
         said.append("device.*_clock_ghz: no launch was long enough to tell, or its tool does not say")
     return said
+
+
+def _of_copies(summary: pd.DataFrame) -> list[str]:
+    hiding = [
+        f"{kernel} #{variant}"
+        for (kernel, variant), scopes in summary.groupby(["kernel", "variant"], observed=True)["scope"]
+        if hides_copies(scopes.astype("str"))
+    ]
+    named = f"copies were not recorded (instrument='heavy' does): {_names(hiding)}"
+    return [f"work.bytes_by_op: {named}"] if hiding else []
 
 
 def reasons_once(name: str, texts: Iterable[str]) -> list[str]:

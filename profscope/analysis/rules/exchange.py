@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samples
 from profscope.analysis.evidence_table import MMA_OPS, WARP_LANES, Mask
-from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, partition_of_warp, partitions_of
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
+from profscope.analysis.kernels.replay import partition_of_warp, partitions_of
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, Kernel, computed_by, is_elementwise, is_store

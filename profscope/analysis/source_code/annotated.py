@@ -14,10 +14,10 @@ from profscope.analysis.lines import lines_of
 from profscope.analysis.model.labels import Group, differs_text, groups_of
 from profscope.analysis.model.lines import SAMPLES, SPANS, merged_line, total_of, witness_of
 from profscope.analysis.op_labels import stages_of
-from profscope.analysis.source_code.awaited_copies import copies_waited_for
 from profscope.analysis.source_code.listings import Instruction, Listing, listings
 from profscope.analysis.sources import SourceLines, Step, Text, file_with_source, steps_of, texts_of
 from profscope.analysis.spans.rows import SITE_COLUMNS, sites
+from profscope.analysis.timeline.transactions import copies_waited_for
 from profscope.schema import Tables
 
 __all__ = [

@@ -13,6 +13,7 @@ from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.model.build import ModelSources, by_configuration, profile_model
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
+from profscope.analysis.model.judgement import Judgement
 from profscope.analysis.model.labels import differs_text
 from profscope.schema import Tables
 
@@ -45,15 +46,17 @@ class Kernel:
 
 def model_of(tables: Tables, pool: Executor) -> tuple[ProfileModel, ModelSources]:
     """The model, and what it is made from; what can run beside the rest does."""
-    asked = pool.submit(_judged, tables)
+    asked = pool.submit(_judgement, tables)
     sources = ModelSources(tables)
     sources.lines  # noqa: B018  while the kernels are judged
     parts = ("findings", "lines", "accounts")
-    return profile_model(tables, None, parts, MOST_KERNELS, sources, asked.result()), sources
+    judgement = asked.result()
+    return profile_model(tables, None, parts, MOST_KERNELS, sources=sources, judgement=judgement), sources
 
 
-def _judged(tables: Tables) -> pd.DataFrame:
-    return findings_frame(tables, [_findings(tables, each) for each in kernel_analyses(tables)])
+def _judgement(tables: Tables) -> Judgement:
+    told = [_findings(tables, each) for each in kernel_analyses(tables)]
+    return Judgement(findings_frame(tables, told), {})
 
 
 def _findings(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> FindingsOf:

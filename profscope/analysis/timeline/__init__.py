@@ -1,0 +1,1 @@
+"""Questions about when spans run, and what runs at once: `prof.timeline.overlap()`."""
