@@ -92,7 +92,6 @@ _PAGES: Final[Mapping[str, Shot]] = {
     "report-source": Shot("before", _at('details.row[data-line="114"]')),
     "report-timeline-launch": Shot("before", _at("#timeline")),
     "report-timeline-close": Shot("before", f"{_CTA};{_CLOSE}"),
-    "report-diff": Shot("difference", "scrollTo(0, 0)"),
     "h200-notebook": Shot("notebook", "scrollTo(0, 0)"),
     "demo-timeline-cta": Shot("demo", _CTA),
     "demo-distributions": Shot("demo", _at("#distributions")),
@@ -168,10 +167,7 @@ def _browser(shots: Mapping[str, Shot], traces: Mapping[str, str], out: Path) ->
     pages: dict[str, Path] = {}
     for name in {shot.trace for shot in shots.values()}:
         pages[name] = Path(traces["folder"]) / f"{name}.html"
-        if name == "difference":
-            with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
-                view(["diff", traces["before"], traces["after"], "--html", str(pages[name])])
-        elif name == "notebook":
+        if name == "notebook":
             pages[name].write_text(_NOTEBOOK.format(profscope.load(traces["before"])._repr_html_()))
         else:
             profscope.load(traces[name]).save(pages[name])

@@ -2,7 +2,6 @@
 
     "profscope.begin"() {id = 3 : i32, kind = "op", name = "ld", op = "tt.load", bytes = 64 : i64} : () -> ()
     "profscope.payload"(%k) {id = 3 : i32, name = "step"} : (i32) -> ()
-    "profscope.values"(%t) {id = 3 : i32} : (tensor<64xf16, #b>) -> ()
     "profscope.end"() {id = 3 : i32} : () -> ()
 
 `id` ties a begin to its end (or to several: one per return). A begin of kind "iteration" stands first in
@@ -12,9 +11,7 @@ op that does nothing where that is false: then there is no span.
 Records next to each other share one clock read. An end with an operand reads its clock once the operand's
 data has arrived. A payload, an i32 or f32 the same in all threads of a warp,
 stands between the begin and the end of its span, in the block of the begin; `name` is its column in the
-table of spans. Values is six payloads, PROBED: the NaNs, the infinities, the denormal values, those of the
-greatest finite magnitude of their type, the least and the greatest finite value of a tensor or scalar of
-floats, where its second operand, if it has one, is true.
+table of spans.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final
 
 from profscope.instrument_passes.ir import Module, Op
-from profscope.instrument_passes.ir.signature import with_element
 from profscope.instrument_passes.ir.tokens import quote, unquote
 from profscope.instrument_passes.manifest import BITS, SpanAttributes
 
@@ -32,8 +28,6 @@ __all__ = [
     "BUFFER",
     "END",
     "PAYLOAD",
-    "PROBED",
-    "VALUES",
     "SpanIds",
     "attributes_of",
     "begin",
@@ -41,15 +35,12 @@ __all__ = [
     "is_record",
     "payload",
     "record_id",
-    "values",
 ]
 
 BEGIN: Final = "profscope.begin"
 END: Final = "profscope.end"
 PAYLOAD: Final = "profscope.payload"
-VALUES: Final = "profscope.values"
 BUFFER: Final = "profscope.buffer"  # the memory; `allocate-buffer` spells it as a Triton version needs it
-PROBED: Final = ("nans", "infs", "denormals", "saturated", "min", "max")
 
 
 def is_record(op: Op) -> bool:
@@ -130,9 +121,3 @@ def end(span: int, value: str = "", kind: str = "") -> str:
 def payload(span: int, name: str, value: str, kind: str) -> str:
     """Text of a payload record: `value`, of type `kind` ("i32" or "f32"), is column `name` of the span."""
     return f'"{PAYLOAD}"({value}) {{id = {span} : i32, name = "{name}"}} : ({kind}) -> ()'
-
-
-def values(span: int, value: str, kind: str, mask: str = "") -> str:
-    """Text of a values record on `value` of type `kind`, counting where `mask`, if given, is true."""
-    operands, types = (f"{value}, {mask}", f"{kind}, {with_element(kind, 'i1')}") if mask else (value, kind)
-    return f'"{VALUES}"({operands}) {{id = {span} : i32}} : ({types}) -> ()'

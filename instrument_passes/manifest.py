@@ -35,7 +35,6 @@ __all__ = [
     "PATH_SEPARATOR",
     "RESERVED",
     "SCHEMA",
-    "VALUES_OF",
     "Column",
     "Frame",
     "Manifest",
@@ -48,9 +47,6 @@ __all__ = [
 
 PATH_SEPARATOR: Final = " > "
 """What stands between the steps of a `call_path`."""
-
-VALUES_OF: Final = "values of "
-"""So the scopes of value probes begin, whose payloads are counts: a user's may have the same name."""
 
 RESERVED: Final = frozenset(
     [

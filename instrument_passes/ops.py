@@ -221,7 +221,7 @@ _INSTRUMENTATION: Final = {
         "circular_store finalize global_scratch_alloc init_ctx initialize read_counter restore_ctx "
         "save_ctx segment_alloc",
     ),
-    **_rows("debug", "profscope", "begin end payload values buffer"),
+    **_rows("debug", "profscope", "begin end payload buffer"),
 }
 
 # Dialects of GPUs: NVIDIA's ttng, with the nvg and nvws ops of the stages around it, and AMD's amdg.

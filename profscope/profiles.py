@@ -81,8 +81,7 @@ class Questions(abc.ABC):
         From these `load` rebuilds it exactly: `.pftrace` and `.pftrace.gz`, Perfetto's protobuf, smaller and
         faster to write; `.json` and `.json.gz`, a Chrome trace, which other tools read, too; `.parquet`.
         These cannot be loaded again: `.html`, a report for a browser (docs/views.md); `.report.json`, what
-        `report()` returns; `.collapsed` and `.speedscope.json`, for flame graphs. The file appears whole or
-        not at all.
+        `report()` returns. The file appears whole or not at all.
 
         Raises OptionError for another suffix, TraceError when it cannot be written.
         """
@@ -130,8 +129,7 @@ class Questions(abc.ABC):
         def lines(self, top: int | None = None, *, kernels: str | None = None) -> pd.DataFrame: ...
         def overhead(self, *, kernels: str | None = None) -> pd.DataFrame: ...
         def report(self, *, top: int | None = None, trace: str = "TRACE") -> dict[str, Any]: ...
-        def summary(self, by: str | None = None, *, kernels: str | None = None) -> pd.DataFrame: ...
-        def values(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def summary(self, *, kernels: str | None = None) -> pd.DataFrame: ...
 
     else:
 
@@ -228,7 +226,6 @@ def _kernel_count(tables: Tables) -> int:
 def load(
     path: str | Path,
     *,
-    verify: bool = True,
     kernels: str | None = None,
     variant: int | None = None,
     rank: int | None = None,
@@ -237,16 +234,13 @@ def load(
     sm: int | None = None,
     warp: int | None = None,
 ) -> Profile:
-    """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto or Proton Chrome trace as
+    """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto Chrome trace as
     far as it goes; or what a session with `spool=` wrote: its file, or its folder if there is one file in it.
 
         profscope.load("trace/", kernels="matmul")         # a regular expression that is searched in names
         profscope.load("spans.parquet", launch=3, cta=17)
 
-    verify: refuse a trace saved by profscope whose data are no longer those that were saved, by the digest in
-    it. With False they are taken as they are, where they can be read at all, and worked with.
-
-    The others ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
+    The options ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
     a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are
     read than may have some of it. All figures are of the part: of a part of each launch nothing is scaled up
     to its grid, and nobody knows what recording cost it. It has no host scopes and no events. Nor has it
@@ -263,7 +257,7 @@ def load(
     if not isinstance(path, str | PathLike):
         raise OptionError(f"a trace is loaded by its path, such as 'trace.pftrace.gz', not {path!r}")
     only = TraceFilter(kernels, variant, rank, launch, cta, sm, warp)
-    return Profile.of(load_selected(path, only, verify=verify))
+    return Profile.of(load_selected(path, only))
 
 
 def diff(a: Questions | str | Path, b: Questions | str | Path) -> Difference:

@@ -240,8 +240,8 @@ def test_the_environment_has_neither_triton_nor_the_checkout(environment: Path, 
 
 
 def test_the_commands_run(environment: Path, tmp_path: Path) -> None:
-    assert "usage: profscope-view" in succeed(environment / "profscope-view", "--help", cwd=tmp_path)
-    assert "usage: profscope-opt" in succeed(environment / "profscope-opt", "--help", cwd=tmp_path)
+    assert "usage: profscope view" in succeed(environment / "profscope", "view", "--help", cwd=tmp_path)
+    assert "usage: profscope opt" in succeed(environment / "profscope", "opt", "--help", cwd=tmp_path)
     assert "profscope run PROGRAM" in succeed(environment / "profscope", cwd=tmp_path)
     assert succeed(environment / "profscope", "run", "-c", "print('ran')", cwd=tmp_path) == "ran\n"
     said = succeed(environment / "python", "-m", "profscope", cwd=tmp_path)

@@ -57,7 +57,7 @@ def test_import_triton_loads_little_of_ours_and_no_numpy() -> None:
     "door",
     [
         "import profscope; dir(profscope); profscope.__version__; profscope.errors.OptionError",
-        command("profscope.viewer", "--version"),
+        command("profscope", "view", "--version"),
         command("profscope", "view", "--help"),
         command("profscope", "diff", "--help"),
         command("profscope", "--help"),
@@ -74,8 +74,8 @@ def test_the_doors_load_nothing_heavy(door: str) -> None:
     ("words", "code", "said"),
     [
         (["view", "nowhere.json"], 1, "no such file: nowhere.json"),
-        (["diff", "nowhere.json", "-"], 1, "no such file: nowhere.json"),
-        (["view", "-", "--by", "weeks"], 2, "invalid choice: 'weeks'"),
+        (["diff", "nowhere.json", "t.json"], 1, "no such file: nowhere.json"),
+        (["view", "t.json", "--sort", "weeks"], 2, "invalid choice: 'weeks'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

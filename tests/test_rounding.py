@@ -171,20 +171,6 @@ def test_other_branches_are_no_other_rounding() -> None:
     assert variant["builds"][-1]["rounds_as_bare"] is True
 
 
-def test_value_probes_are_judged_alike_before_and_after_a_bare_launch() -> None:
-    """A probe's own arithmetic is no other rounding, and an earlier session changes no note."""
-    probe = ["kernel-span", "value-probe{classes=load;store}"]
-    with session(instrument="light", every=2):
-        launch(), launch()  # the second is bare
-    with session(instrument=probe) as prof:
-        launch()
-    (variant,) = prof.metadata["variants"]["contraction_kernel"]
-    assert {build["build"]: build.get("rounds_as_bare") for build in variant["builds"]} == {
-        "bare": None, "instrumented": None,
-    }  # fmt: skip
-    assert SAID not in prof.metadata["notes"]
-
-
 @pytest.mark.exhaustive
 def test_cost_says_so(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

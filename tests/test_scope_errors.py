@@ -100,7 +100,6 @@ REFUSED = {
     "psl.scope('all', wide=n.to(tl.int64))": "payload 'wide' must be a scalar of at most 32 bits, not int64",
     "psl.scope('all', large=1 << 31)": "payload 'large' does not fit into 32 bits: 2147483648",
     "psl.scope('all', warp=n)": "'warp' cannot be the name of a column",
-    "psl.scope('all', rows=n, min=7)": "'min' cannot be the name of a column",  # as of a probe
 }
 
 

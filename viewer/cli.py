@@ -10,7 +10,6 @@ from profscope.version import __version__
 from profscope.viewer.flags import in_flags
 from profscope.viewer.option_types import (
     ANSWERS,
-    BY,
     FIRST,
     FORMATS,
     KERNELS,
@@ -21,7 +20,6 @@ from profscope.viewer.option_types import (
     VIEWS,
     WHOLE_FORMATS,
     Zoom,
-    add_no_verify,
     add_width,
     check_there,
     count,
@@ -38,11 +36,9 @@ examples:
   profscope view trace.json --source                  every function's lines
   profscope view trace.json --source kernels.py:16    one line, unfolded
   profscope view trace.json --show findings,scopes
-  profscope view trace.json --by cta --top 5
   profscope view trace.json --kernels matmul --launch 3 --zoom 1us:2us
   profscope view trace.json --show lines --format csv > lines.csv
   profscope view trace.json --format report | jq '.kernels[0].findings'
-  zcat trace.json.gz | profscope view -
 
 A page for a browser: --open, or profscope convert trace.json report.html
 Two traces: profscope diff A B
@@ -51,9 +47,9 @@ Two traces: profscope diff A B
 """
 
 
-def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
-    """What the command line of `tool` says; ends the process, as argparse does, where that is no usage."""
-    parser = make_parser(tool)
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """What the command line says; ends the process, as argparse does, where that is no usage."""
+    parser = make_parser()
     options = parser.parse_args(arguments)
     if options.trace is None and options.source and _is_trace(Path(options.source)):
         options.trace, options.source = options.source, ""  # "view --source trace.json"
@@ -64,7 +60,7 @@ def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
         if newest is None:
             parser.error("name a trace: `profscope run` has written none in this folder")
         options.trace = str(newest)
-        sys.stderr.write(f"{tool}: {newest}, the newest trace here\n")
+        sys.stderr.write(f"profscope view: {newest}, the newest trace here\n")
     return _agreeing(parser, options)
 
 
@@ -87,9 +83,8 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
         options.view = options.format
     if options.view == "" and options.sort is not None:
         options.view, options.show = "show", ["scopes"]
-    sorts = options.view in ("by", "show") and (options.view == "by" or options.show == ["scopes"])
-    if options.sort is not None and not sorts:
-        parser.error("--sort goes with --show scopes and --by")
+    if options.sort is not None and (options.view, options.show) != ("show", ["scopes"]):
+        parser.error("--sort goes with --show scopes")
     _check_tables(parser, options)
     _check_effect(parser, options)
     return options
@@ -101,10 +96,10 @@ def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) 
     shown = FIRST if options.show is None else options.show
     parts = [] if view not in ("", "show") else shown
     effects = {
-        "--line": view in ("by", "source") or bool({*parts} - {"header", "kernels", "timeline", *ANSWERS}),
-        "--scope": view == "by" or bool({*parts} - {"header", "kernels", "timeline", "lines", *ANSWERS}),
+        "--line": view == "source" or bool({*parts} - {"header", "kernels", "timeline", *ANSWERS}),
+        "--scope": bool({*parts} - {"header", "kernels", "timeline", "lines", *ANSWERS}),
         "--zoom": "timeline" in parts,
-        "--top": view in ("by", "source", "report") or bool({*parts} - {"header", "limits"}),
+        "--top": view in ("source", "report") or bool({*parts} - {"header", "limits"}),
     }
     for name, has_effect in effects.items():
         if getattr(options, name[2:]) is not None and not has_effect:
@@ -118,20 +113,22 @@ def _called(view: str, shown: Sequence[str]) -> str:
 
 
 def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """CSV and Markdown are one table."""
-    if options.format in ("csv", "md") and options.view in ("", "show"):
+    """CSV is one table."""
+    if options.format == "csv" and options.view in ("", "show"):
         tables = [name for name in SECTIONS if name not in NO_TABLE]
         if options.view == "" or len(options.show) != 1 or options.show[0] in NO_TABLE:
-            names = ", ".join(tables)
-            parser.error(
-                f"--format {options.format} prints one table: add --show NAME ({names}), --by or --source"
-            )
+            parser.error(f"--format csv prints one table: add --show NAME ({', '.join(tables)}), or --source")
 
 
-def make_parser(tool: str) -> argparse.ArgumentParser:
+def make_parser(name: str = "view") -> argparse.ArgumentParser:
+    """That of `profscope view`, or of "diff"."""
+    if name == "diff":
+        from profscope.viewer import diff_command
+
+        return diff_command.make_parser()
     parser = argparse.ArgumentParser(
-        prog=tool,
-        usage=f"{tool} [options] [TRACE]",
+        prog="profscope view",
+        usage="profscope view [options] [TRACE]",
         description="Show a trace: verdict, kernels, findings, lines, scopes and a CTA's timeline.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -139,7 +136,6 @@ def make_parser(tool: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "trace", nargs="?", metavar="TRACE", help=f"{TRACE} (default: the newest of profscope run)"
     )
-    add_no_verify(parser)
     _add_views(parser)
     _add_selection(parser)
     _add_form(parser)
@@ -158,12 +154,11 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
         "ptx or sass for the code of each line",
     )
     views.add_argument("--show", type=sections, metavar="NAME,...", help=f"sections: {', '.join(SECTIONS)}")
-    views.add_argument("--by", choices=BY, metavar="WHAT", help=f"a row for each {', '.join(BY)}")
     views.add_argument("--open", action="store_true", help="write a page, and open it in a browser")
     views.add_argument(
         "--serve",
         action="store_true",
-        help="open in Perfetto until Ctrl-C; offline with profscope[perfetto]",
+        help="open in Perfetto (ui.perfetto.dev) until Ctrl-C",
     )
 
 
@@ -208,15 +203,15 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--sort",
         choices=SORTS,
         metavar="COLUMN",
-        help=f"order of --show scopes and --by: {', '.join(SORTS)}",
+        help=f"order of --show scopes: {', '.join(SORTS)}",
     )
     add_width(form)
     form.add_argument(
         "--format",
         choices=FORMATS,
         default="table",
-        help="json, csv, md: exact figures, csv and md of one table; brief: 4 KB of text for "
-        "agents; report: JSON for programs; collapsed: stacks for flame graphs (default: table)",
+        help="json, csv: exact figures, csv of one table; brief: 4 KB of text for "
+        "agents; report: JSON for programs (default: table)",
     )
 
 
@@ -227,24 +222,22 @@ def _zoom(text: str) -> Zoom:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def main(arguments: Sequence[str] | None = None, tool: str = "profscope-view") -> int:
-    """Run the command; returns the exit code. tool: the name that it is called by."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `profscope view`, or `profscope diff` if that is the first word; returns the exit code. arguments:
+    those of `profscope-view` by default."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    return run_command(tool, lambda: _main(given, tool), says=in_flags)
-
-
-def _main(given: Sequence[str], tool: str) -> int:
+    name, body = "view", lambda: _view(given)
     if given[:1] == ["diff"]:
         from profscope.viewer.diff_command import diff_main
 
-        return diff_main(given[1:], tool if tool.endswith(" diff") else f"{tool} diff")
-    options = parsed(given, tool)
+        name, body = "diff", lambda: diff_main(given[1:])
+    return run_command(f"profscope {name}", body, says=in_flags)
+
+
+def _view(given: Sequence[str]) -> int:
+    options = parsed(given)
     check_there(options.trace)
     from profscope.viewer.view import show  # behind the command line: pandas and rich take their time
 
     show(options)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -18,10 +18,7 @@ from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
 from profscope.analysis.model.labels import told_apart
 from profscope.analysis.trust_rules import CARE, DISTRUST
-from profscope.errors import OptionError
 from profscope.progress import working
-from profscope.traces.html.comparison import comparison_page
-from profscope.traces.saving import write_page
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, grid, pad, wrap
@@ -36,9 +33,6 @@ JUDGED = "--fail-above judges launches that recording has changed"
 
 ROWS = "self times summed over all warps: a row can grow while the launch gets shorter"
 
-
-_PAGE = 120
-"""Columns of text on the page."""
 
 Row = dict[str, Any]
 _OF_KERNEL = ("kernel", "variant_a", "variant_b", "grid_a", "grid_b", "configuration", "differs")
@@ -83,14 +77,12 @@ class Comparison:
 
 
 def compare(options: argparse.Namespace) -> Comparison:
-    """Of the traces that the command line names; writes a page, too, if it asks for one.
+    """Of the traces that the command line names.
 
     Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
-    cannot be compared, OptionError where both come from standard input.
+    cannot be compared.
     """
-    if options.a == options.b == "-":
-        raise OptionError("A and B cannot both be standard input")
-    traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
+    traces = [read(name) for name in (options.a, options.b)]
     profiles = [part_of(trace.profile, TraceFilter(kernels=options.kernels)) for trace in traces]
     with working("comparing two profiles"):
         table = differences(profiles[0].tables, profiles[1].tables)
@@ -98,13 +90,6 @@ def compare(options: argparse.Namespace) -> Comparison:
     unit = table.attrs["unit"]
     groups = table.groupby(list(COMPARED), sort=False, dropna=False)
     kernels = [_kernel(rows, unit, options.top, options.fail_above) for _, rows in groups]
-    if options.html:
-        sources = (profiles[0].metadata.get("sources") or [], profiles[1].metadata.get("sources") or [])
-        named = [_named(trace.name, verdict) for trace, verdict in zip(traces, verdicts, strict=True)]
-        tables = ["\n".join(line.plain for line in _table(each["rows"], unit, _PAGE)) for each in kernels]
-        says = [(kernel["says"], text) for kernel, text in zip(kernels, tables, strict=True)]
-        page = comparison_page(table, (named[0], named[1]), sources, says, _distrusted(*verdicts))
-        write_page(options.html, page)
     return Comparison(
         a=options.a if traces[0].name == traces[1].name else traces[0].name,
         b=options.b if traces[0].name == traces[1].name else traces[1].name,

@@ -1,4 +1,4 @@
-"""`profscope diff`, of old profscope-view diff: what has changed from one trace to another.
+"""`profscope diff`: what has changed from one trace to another.
 
 Only the command line is here, and it imports little: `--help` answers at once.
 """
@@ -16,10 +16,7 @@ from profscope.version import __version__
 from profscope.viewer.option_types import (
     KERNELS,
     TRACE,
-    add_no_verify,
     add_width,
-    check_apart,
-    check_page,
     check_there,
     count,
     pattern,
@@ -40,7 +37,7 @@ NOT_JUDGED = 4
 EPILOG = f"""\
 examples:
   profscope diff before.json after.json
-  profscope diff before.json after.json --kernels matmul --html changes.html
+  profscope diff before.json after.json --kernels matmul
   profscope diff before.json after.json --fail-above 5%
   profscope diff --against main after.json --format md
 
@@ -59,15 +56,13 @@ code differ by are noise; docs/diff.md has the statistics.
 """
 
 
-def diff_main(arguments: Sequence[str], tool: str) -> int:
-    """Run the command, called `tool`, with the arguments behind that; returns the exit code."""
+def diff_main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
     is_named = any(word.partition("=")[0] == "--against" for word in arguments)
-    options = make_parser(tool, is_named=is_named).parse_args(arguments)
+    options = make_parser(is_named=is_named).parse_args(arguments)
     if is_named:
         options.a = str(saved_baseline(FOLDER, options.against))
     check_there(options.a, options.b)
-    check_apart(options.html, options.a, options.b)
-    check_page(options.html)
     from profscope.viewer.comparison import compare  # behind the command line: pandas takes its time
 
     comparison = compare(options)
@@ -107,11 +102,11 @@ def _tell_not_judged(comparison: "Comparison") -> None:
         raise DiffError(f"--fail-above has {NOTHING_JUDGED}")
 
 
-def make_parser(tool: str, *, is_named: bool = False) -> argparse.ArgumentParser:
+def make_parser(*, is_named: bool = False) -> argparse.ArgumentParser:
     """is_named: whether A is a baseline that --against names."""
     parser = argparse.ArgumentParser(
-        prog=tool,
-        usage=f"{tool} [options] {'--against NAME B' if is_named else 'A B'}",
+        prog="profscope diff",
+        usage=f"profscope diff [options] {'--against NAME B' if is_named else 'A B'}",
         description="Show what has changed from trace A to trace B, and which changes are noise.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -139,10 +134,6 @@ def make_parser(tool: str, *, is_named: bool = False) -> argparse.ArgumentParser
         default="table",
         help="json has exact figures, md is for a pull request (default: table)",
     )
-    parser.add_argument(
-        "--html", metavar="FILE", help="also write a page for a browser, with both sources side by side"
-    )
-    add_no_verify(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 

@@ -157,7 +157,6 @@ def render_header(shown: Shown, width: int) -> list[Text]:
         ("Records", _records(shown), ", "),
         ("Overhead", (header.overhead or "").split(), " "),
         ("Bound", _of_kernels(_bound(shown.model)), " "),
-        ("Values", (header.values or "").split(), " "),
     ]
     rows += _noted(shown.model)
     if header.launches or header.hangs:
@@ -187,7 +186,6 @@ def render_top(shown: Shown, width: int) -> list[Text]:
         ("Verdict", shown.model.verdict.brief.split(), " "),
         ("Overhead", (header.overhead or "").split(), " "),
         ("Bound", _of_kernels(_bound(shown.model), _SHOWN_KERNELS), " "),
-        ("Values", (header.values or "").split(), " "),
         ("Records", _records(shown) if header.dropped else [], ", "),
     ]
     return [*_banner(header), *render_hangs(header.hangs, width), *_render(shown.model, rows, width)]

@@ -13,7 +13,6 @@ from profscope.viewer.units import STEPS, duration_text
 
 __all__ = [
     "ANSWERS",
-    "BY",
     "FIRST",
     "FORMATS",
     "KERNELS",
@@ -25,10 +24,8 @@ __all__ = [
     "WHOLE_FORMATS",
     "Place",
     "Zoom",
-    "add_no_verify",
     "add_width",
     "check_apart",
-    "check_page",
     "check_there",
     "count",
     "parse_zoom",
@@ -38,11 +35,11 @@ __all__ = [
     "width",
 ]
 
-TRACE = "a file or folder of profscope, torch.profiler or Proton; - is standard input"
+TRACE = "a file or folder of profscope or torch.profiler"
 KERNELS = "kernels whose name this regular expression matches"
 """What the commands say of a trace that they read, and of --kernels."""
 
-VIEWS = ("source", "show", "by", "open", "serve")
+VIEWS = ("source", "show", "open", "serve")
 
 NO_TABLE = ("header", "timeline")
 """Of SECTIONS, those that are no table."""
@@ -59,12 +56,11 @@ ANSWERS = ("breakdown", "limits", "experiments", "hangs")
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 """What the first screen has of it, in this order."""
 
-BY = ("kernel", "variant", "launch", "rank", "sm", "cta", "warp", "line", "scope", "kind")
 SORTS = ("self", "total", "count", "mean", "max", "share", "name")
-WHOLE_FORMATS = ("brief", "report", "collapsed")
+WHOLE_FORMATS = ("brief", "report")
 """Of FORMATS, those of all that is chosen, in which there is one view only."""
 
-FORMATS = ("table", "json", "csv", "md", *WHOLE_FORMATS)
+FORMATS = ("table", "json", "csv", *WHOLE_FORMATS)
 
 
 TIME = r"(?:(\d+(?:\.\d*)?|\.\d+)([a-zA-Z]*))?"
@@ -72,12 +68,6 @@ TIME = r"(?:(\d+(?:\.\d*)?|\.\d+)([a-zA-Z]*))?"
 RANGE = re.compile(f"{TIME}:{TIME}", re.ASCII)
 
 SCALES = {name: (unit, scale) for unit, steps in STEPS.items() for name, scale in steps if name}
-
-
-def add_no_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--no-verify", dest="verify", action="store_false", help="read a trace even if its checksum is wrong"
-    )
 
 
 def add_width(parser: argparse._ActionsContainer) -> None:
@@ -204,9 +194,9 @@ def _cycles(unit: str) -> str:
 
 
 def check_there(*arguments: str) -> None:
-    """Raises TraceError for the first of these paths where nothing is; "-" is standard input."""
+    """Raises TraceError for the first of these paths where nothing is."""
     for argument in arguments:
-        if argument != "-" and not os.path.exists(argument):
+        if not os.path.exists(argument):
             from profscope.traces.trace_file import TraceFile
 
             TraceFile(argument)  # which says why
@@ -218,16 +208,3 @@ def check_apart(output: str | None, *traces: str) -> None:
     for trace in traces:
         if output is not None and os.path.realpath(output) == os.path.realpath(trace):
             raise OptionError(f"{output!r} is a trace that is read: name another file to write")
-
-
-def check_page(output: str | None) -> None:
-    """Raises OptionError if --html names a file that must stay; None if no page is written."""
-    if output is None:
-        return
-    from pathlib import Path
-
-    from profscope.traces.own_files import check_replaceable
-
-    if not output:
-        raise OptionError("--html '': it is empty; name a file, such as changes.html")
-    check_replaceable(Path(output), f"cannot write --html {output}")

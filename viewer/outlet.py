@@ -1,4 +1,4 @@
-"""Where views are printed: as text, JSON, CSV or Markdown."""
+"""Where views are printed: as text, JSON or CSV."""
 
 import csv
 import json
@@ -14,13 +14,7 @@ from profscope.viewer.grid import wrap
 from profscope.viewer.option_types import LEAST_WIDTH
 from profscope.viewer.units import printable
 
-__all__ = ["TABLES", "Row", "noted", "print_json", "print_lines", "print_rows", "text_width"]
-
-TABLES = ("csv", "md")
-"""Those that print one table."""
-
-_ESCAPES = str.maketrans({mark: "\\" + mark for mark in "\\|`*_<>[]"})
-"""What a name has of Markdown's marks is not read as such."""
+__all__ = ["Row", "noted", "print_json", "print_lines", "print_rows", "text_width"]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -47,20 +41,14 @@ def print_json(document: Any) -> None:
     sys.stdout.write("\n")
 
 
-def print_rows(rows: Sequence[Row], form: str) -> None:
-    """Print a table, figures exact. form: "csv" or "md". What is missing is empty; a list or dict is JSON.
-
-    In CSV an apostrophe stands before a text that spreadsheets would take for a formula.
-    """
+def print_rows(rows: Sequence[Row]) -> None:
+    """Print a table as CSV, figures exact. What is missing is empty; a list or dict is JSON; an apostrophe
+    stands before a text that spreadsheets would take for a formula."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    if form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(map(_no_formula, names))
-        writer.writerows([_csv_cell(row.get(name)) for name in names] for row in rows)
-        return
-    for cells in [names, ["---"] * len(names), *([_cell(row.get(name)) for name in names] for row in rows)]:
-        sys.stdout.write("| " + " | ".join(cell.translate(_ESCAPES) for cell in cells) + " |\n")
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(map(_no_formula, names))
+    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
 
 
 def noted(text: str, width: int) -> list[Text]:
@@ -73,11 +61,8 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, list | dict):
         return json.dumps(value)
-    return printable(str(value))
-
-
-def _csv_cell(value: Any) -> str:
-    return _no_formula(_cell(value)) if isinstance(value, str) else _cell(value)
+    text = printable(str(value))
+    return _no_formula(text) if isinstance(value, str) else text
 
 
 def _no_formula(text: str) -> str:

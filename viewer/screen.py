@@ -46,7 +46,7 @@ from profscope.viewer.kernels import (
     render_lines,
 )
 from profscope.viewer.option_types import ANSWERS, FIRST
-from profscope.viewer.outlet import TABLES, Row, print_json, print_lines, print_rows, text_width
+from profscope.viewer.outlet import Row, print_json, print_lines, print_rows, text_width
 from profscope.viewer.scopes import (
     answer_rows,
     render_breakdown,
@@ -95,7 +95,7 @@ NOTHING = {
 NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
 EXPERIMENTS = "--show experiments (what each line costs),"
 MORE = (
-    "--source (the code with its time in the margin), --show scopes (percentiles), --by cta, "
+    "--source (the code with its time in the margin), --show scopes (percentiles), "
     "--show header (clocks, versions, options), --help"
 )
 
@@ -149,8 +149,8 @@ def show_screen(
         view = _view(trace, selection, whole, profile, options, width, shown)
     if options.show:
         _check_shown(view, options.show, profile.metadata)
-    if options.format in TABLES:
-        print_rows(_rows(view, shown[0]), options.format)
+    if options.format == "csv":
+        print_rows(_rows(view, shown[0]))
     elif options.format == "json":
         print_json(_document(view, options.show))
     else:
@@ -252,7 +252,7 @@ def _most_rows(options: argparse.Namespace) -> int:
     those of all kernels."""
     if options.top is not None:
         return int(options.top)
-    return 0 if options.format in TABLES else MOST_ROWS
+    return 0 if options.format == "csv" else MOST_ROWS
 
 
 def _check_shown(view: View, asked: Sequence[str], metadata: Mapping[str, Any]) -> None:

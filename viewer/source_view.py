@@ -28,7 +28,7 @@ from profscope.progress import working
 from profscope.viewer.grid import fit, heading, pad, words, wrap
 from profscope.viewer.header import EMULATED
 from profscope.viewer.option_types import Place
-from profscope.viewer.outlet import TABLES, noted, print_json, print_lines, print_rows, text_width
+from profscope.viewer.outlet import noted, print_json, print_lines, print_rows, text_width
 from profscope.viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
 
 __all__ = ["AROUND", "MOST_CODE", "Wanted", "render_annotated", "show_source", "wanted"]
@@ -99,8 +99,8 @@ def show_source(profile: Profile, options: argparse.Namespace, disk: SourceLines
     sources = _chosen(made, asked)
     if options.format == "json":
         print_json([asdict(source) for source in sources])
-    elif options.format in TABLES:
-        print_rows([row for source in sources for row in _rows(source)], options.format)
+    elif options.format == "csv":
+        print_rows([row for source in sources for row in _rows(source)])
     else:
         width = text_width(options.width)
         lines = [Text(EMULATED, style="bold black on yellow")] if profile.emulated else []

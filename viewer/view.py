@@ -41,15 +41,11 @@ def show(options: argparse.Namespace) -> None:
         from profscope.analysis.brief import brief
 
         sys.stdout.write(brief(profile.tables, whole.tables, options.trace, in_flags))
-    elif options.view == "collapsed":
-        from profscope.traces.exporters.stacks import collapsed_text
-
-        sys.stdout.write(collapsed_text(profile.tables))
     elif options.view == "source":
         from profscope.viewer.source_view import show_source
 
         show_source(profile, options, source_lines(profile.metadata, trace.written_s))
-    elif options.view in ("by", "open", "serve"):
+    elif options.view in ("open", "serve"):
         import_module(f"profscope.viewer.{options.view}_view").show(profile, options)
     else:
         from profscope.viewer.screen import show_screen
@@ -80,7 +76,7 @@ def _chosen(options: argparse.Namespace) -> tuple[Trace, TraceFilter, Profile, P
     selection = _selection(options)
     judges = options.view in ("", "show", "report", "brief")
     needed = selection.of_launches if judges else selection
-    trace = read(options.trace, verify=options.verify, only=needed)
+    trace = read(options.trace, only=needed)
     profile = part_of(trace.profile, selection)
     has_part = judges and selection != selection.of_launches
     whole = part_of(trace.profile, selection.of_launches) if has_part else profile

@@ -5,7 +5,6 @@ carries more values through control flow and calls.
 """
 
 from profscope.instrument_passes.ir import flow
-from profscope.instrument_passes.ir.edit import replace_uses
 from profscope.instrument_passes.ir.location import Caller, Location
 from profscope.instrument_passes.ir.model import Alias, Block, Module, Op, Region, Value
 from profscope.instrument_passes.ir.parser import check_structure, parse
@@ -22,5 +21,4 @@ __all__ = [
     "check_structure",
     "flow",
     "parse",
-    "replace_uses",
 ]

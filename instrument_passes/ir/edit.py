@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir.header import Header
-from profscope.instrument_passes.ir.model import Block, Op, Region
+from profscope.instrument_passes.ir.model import Block, Op
 from profscope.instrument_passes.ir.signature import signature_range, type_list
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "insert_at",
     "insert_behind",
     "label_argument",
-    "replace_uses",
 ]
 
 Edit = tuple[int, int, int, str]
@@ -117,34 +116,3 @@ def label_argument(block: Block, name: str, kind: str) -> None:
     else:
         _, start, end, text = insert_behind(header, 0, f"({argument})")
     block.set_header(block.header[:start] + text + block.header[end:])
-
-
-# Replace uses of a value, minding scopes: printed names are unique along nested regions only.
-#
-# Sibling regions may reuse a name, a region may reuse one that the ops around it define later, and the
-# partitions of a warp-specialised op, isolated from above, may reuse any.
-
-
-def replace_uses(name: str, new: str, within: Op | Block | Region) -> int:
-    """Make every use of the value `name` in `within` use `new`; returns how many there were.
-
-    `name` means what it means where `within` stands; in a region or a block that defines it, that definition.
-    `%5` and `%5#0` are one value. Regions that define the name again, or that are isolated, are left alone.
-    """
-    same = {name, name[:-2] if name.endswith("#0") else f"{name}#0" if "#" not in name else name}
-    if isinstance(within, Op):
-        return _in_op(within, same, new)
-    blocks = [within] if isinstance(within, Block) else within.blocks
-    return sum(_in_op(op, same, new) for block in blocks for op in tuple(block.ops))
-
-
-def _in_op(op: Op, same: set[str], new: str) -> int:
-    header = op.header
-    pieces = [header.pieces[index] for index in header.use_indices]
-    edits = [(p.part, p.start, p.end, new) for p in pieces if p.text in same]
-    op.splice(edits)
-    count = len(edits)
-    for region in op.regions:
-        if not region.isolated and same.isdisjoint(op.module.definitions(region)):
-            count += sum(_in_op(inner, same, new) for block in region.blocks for inner in tuple(block.ops))
-    return count

@@ -13,13 +13,11 @@ __all__ = [
     "elements",
     "for_types",
     "label_args",
-    "rank",
     "region_args",
     "result_types",
     "signature_range",
     "type_list",
     "with_element",
-    "without_last_axis",
 ]
 
 # Asynchronous ops print no type for the token they return; tmem_load returns one behind its first result.
@@ -62,24 +60,6 @@ def elements(kind: str) -> int:
     """How many elements a tensor type has; 1 of a scalar."""
     match = _TENSOR.fullmatch(kind)
     return math.prod(map(int, match.group(1).split("x")[:-1])) if match else 1
-
-
-def rank(kind: str) -> int:
-    """The number of axes of a tensor type, 0 of a scalar."""
-    match = _TENSOR.fullmatch(kind)
-    return match.group(1).count("x") if match else 0
-
-
-def without_last_axis(kind: str) -> str:
-    """The type of a reduction over the last axis: tensor<4x8xf32, #b> -> tensor<4xf32, #ttg.slice<...>>."""
-    match = _TENSOR.fullmatch(kind)
-    if match is None or match.group(1).count("x") < 2:
-        return element_type(kind)
-    element, encoding = _split_encoding(match.group(2))
-    sizes = match.group(1).rstrip("x").split("x")[:-1]
-    layout = encoding.removeprefix(",").strip()
-    sliced = f", #ttg.slice<{{dim = {len(sizes)}, parent = {layout}}}>" if layout else ""
-    return f"tensor<{'x'.join(sizes)}x{element}{sliced}>"
 
 
 def _split_encoding(text: str) -> tuple[str, str]:

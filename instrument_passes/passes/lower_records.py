@@ -23,7 +23,6 @@ from profscope.instrument_passes.lowering.builder import SectionBuilder, fill_ho
 from profscope.instrument_passes.lowering.calls import expand_calls
 from profscope.instrument_passes.lowering.prologue import Area, Program
 from profscope.instrument_passes.lowering.unrecorded_body import can_have_one, join, without_records
-from profscope.instrument_passes.lowering.values import expand_values
 from profscope.instrument_passes.lowering.weave import weave_kernel, weave_partition
 from profscope.instrument_passes.manifest import ATTRIBUTE, Manifest, layout
 from profscope.instrument_passes.ops import uncovered
@@ -72,7 +71,6 @@ class LowerRecords(Pass):
         selection = Selection(_numbers("ctas", self.ctas, 1 << 31))
         said = [_uncovered_note(op) for op in uncovered(module)]
         bare = without_records(module, kernel) if self.unrecorded and can_have_one(module, kernel) else []
-        expand_values(module)
         calls, left_out = expand_calls(module, kernel, Places(context.functions))
         notes = (*notes_of(module), *said, *left_out)
         program = Program(

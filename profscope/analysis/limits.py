@@ -140,7 +140,7 @@ def limits(tables: Tables) -> pd.DataFrame:
     launched = zip(tables.launches["kernel"], tables.launches["variant"].tolist(), strict=True)
     by_types = not done.issuperset(launched)  # else what types cannot say is not missed
     roofs = roof_table(tables)
-    for kernel in roofs[roofs["of"] == "kernel"].to_dict("records"):
+    for kernel in roofs.to_dict("records"):
         key = kernel["kernel"], kernel["variant"]
         if key not in done:
             rows += _rows(key, _of_types(kernel, tables), "types")

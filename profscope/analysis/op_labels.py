@@ -17,7 +17,6 @@ __all__ = [
     "is_copy_wait",
     "label_of",
     "op_class",
-    "op_info",
     "stages_of",
     "with_global_bytes",
 ]

@@ -6,7 +6,6 @@ include those of lanes that are masked off: columns of bytes say `at_most`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +13,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.overhead import timed_entry
-from profscope.analysis.program.host_scopes import scope_paths
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.analysis.spans.rows import (
     GROUP_COLUMNS,
@@ -37,11 +35,10 @@ from profscope.analysis.spans.summing import (
     sums_of,
 )
 from profscope.analysis.variants import with_model
-from profscope.errors import OptionError
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 
-__all__ = ["PERCENTILES", "WORK_COLUMNS", "summary", "summary_of", "with_work", "works"]
+__all__ = ["summary", "summary_of", "with_work", "works"]
 
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
@@ -56,7 +53,7 @@ _BESIDE = ["root", "error"]
 _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
 
 
-def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
+def summary(tables: Tables) -> pd.DataFrame:
     """One row per kernel, configuration and scope, heaviest first and within a configuration by self time.
 
     Columns: kernel, variant (see metadata["variants"]), scope, kind, file, line, count; then for ns and for
@@ -75,12 +72,9 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     Where the recorded CTAs do not speak for the grid, they are sums of what was recorded. For CTAs that were
     to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
 
-    by="host": the same for each path of host scopes by itself, which `host_path` says, "" outside of any.
-    Raises OptionError for any other `by`.
-
     attrs["emulated"] says whether cycles come from the emulator's cost model.
     """
-    return summary_of(tables, summed_spans(tables)) if by is None else _by_host(tables, by)
+    return summary_of(tables, summed_spans(tables))
 
 
 def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> pd.DataFrame:
@@ -90,35 +84,6 @@ def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> p
     table = with_model(table, tables.metadata)
     table.attrs |= {"durations": "corrected" if are_corrected(tables) else "raw", "emulated": tables.emulated}
     return table
-
-
-def _by_host(tables: Tables, by: str) -> pd.DataFrame:
-    if by != "host":
-        raise OptionError(f"summary(by={by!r}): the summary can be grouped by 'host' alone")
-    launches = tables.launches
-    paths = np.array([*scope_paths(tables.host), ""], object)  # behind them that of -1
-    of_launch = paths[launches["host"].to_numpy()]
-    parts = []
-    for path in dict.fromkeys(of_launch.tolist()):
-        inside = _of_launches(tables, launches[of_launch == path].reset_index(drop=True))
-        if inside.df.empty:
-            continue
-        parts.append(summary(inside).assign(host_path=path))
-    table = pd.concat(parts, ignore_index=True) if parts else summary(tables).assign(host_path="")
-    table.insert(0, "host_path", table.pop("host_path"))
-    table.attrs |= {
-        "durations": "corrected" if are_corrected(tables) else "raw", "emulated": tables.emulated
-    }  # fmt: skip
-    return table
-
-
-def _of_launches(tables: Tables, launches: pd.DataFrame) -> Tables:
-    """The spans of these launches; rows that they name are numbered anew."""
-    kept = tables.df["launch"].isin(launches["launch"]).to_numpy()
-    place = np.append(np.cumsum(kept) - 1, -1)  # behind them that of -1
-    df = tables.df[kept].reset_index(drop=True)
-    df = df.assign(**{name: place[df[name].to_numpy()] for name in ("parent", "wait")})
-    return replace(tables, df=df, launches=launches)
 
 
 def _summed(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:

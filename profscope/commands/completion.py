@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -27,10 +26,6 @@ examples:
 """
 
 
-class _Found(Exception):  # noqa: N818  no error: it ends a command where it would read its words
-    pass
-
-
 def main(arguments: Sequence[str] | None = None, *, doors: Mapping[str, Any]) -> int:
     """Run the command; returns the exit code. doors: by command, its `module`, and words `before` its own."""
     words = sys.argv[1:] if arguments is None else list(arguments)
@@ -45,7 +40,8 @@ def _completion(words: Sequence[str], doors: Mapping[str, Any]) -> int:
     whole = argparse.ArgumentParser(prog="profscope")
     commands = whole.add_subparsers()
     for name, door in doors.items():
-        parser = _parser_of(door) if door.module != __name__ else make_parser()
+        made = import_module(door.module).make_parser(*door.before)
+        parser = made[0] if isinstance(made, tuple) else made
         told = commands.add_parser(name, parents=[parser], add_help=False, help=parser.description)
         if name in _RUN_PROGRAMS:
             told.add_argument("program", nargs="*")
@@ -66,20 +62,3 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell that reads the script")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
-
-
-def _parser_of(door: Any) -> argparse.ArgumentParser:
-    """The very parser that a command reads its words with, which some put together on the way to that."""
-    found: list[argparse.ArgumentParser] = []
-
-    def parse_args(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
-        found.append(parser)
-        raise _Found
-
-    own, argparse.ArgumentParser.parse_args = argparse.ArgumentParser.parse_args, parse_args  # type: ignore[assignment]
-    try:
-        with suppress(_Found):
-            import_module(door.module).main([*door.before])
-    finally:
-        argparse.ArgumentParser.parse_args = own  # type: ignore[method-assign]
-    return found[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from profscope.commands.output import FORMATS
 from profscope.errors import OptionError, exit_status, run_command
 from profscope.progress import working
-from profscope.traces.exporters import FORMATS as EXPORTED
-from profscope.traces.formats import exporter_named
+from profscope.traces.formats import own_suffix
 from profscope.traces.own_files import check_replaceable
 from profscope.version import __version__
-from profscope.viewer.option_types import TRACE, add_no_verify, check_apart
+from profscope.viewer.option_types import TRACE, check_apart
 
 if TYPE_CHECKING:  # the commands' words are checked before pandas is loaded
     from profscope.schema import Tables
@@ -28,7 +26,6 @@ CONVERT: Final = f"""\
 examples:
   profscope convert trace.pftrace.gz spans.parquet
   profscope convert trace.json.gz report.html
-  profscope convert trace.json flame.txt --format collapsed
 
 {_EXIT}
 """
@@ -43,19 +40,15 @@ order given. A folder with the parts of all ranks needs no merging.
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run a command, whose name is the first word; returns the exit code."""
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    name, rest = words[0], words[1:]
+    name, rest = arguments[0], arguments[1:]
     body = {"convert": _convert, "merge": _merge}[name]
     return run_command(f"profscope {name}", lambda: body(rest))
 
 
 def _convert(words: Sequence[str]) -> int:
-    parser = make_parser("convert", "IN OUT", "Write a trace in another format.", CONVERT)
-    parser.add_argument("trace", metavar="IN", help=TRACE)
-    parser.add_argument("output", metavar="OUT", help=_OUT)
-    parser.add_argument("--open", action="store_true", help="open OUT, an .html, in a browser")
+    parser = make_parser("convert")
     given = parser.parse_args(words)
     _check(given, [given.trace])
     if given.open and not given.output.endswith(".html"):
@@ -63,7 +56,7 @@ def _convert(words: Sequence[str]) -> int:
     from profscope.traces.saving import save
     from profscope.viewer.input import read
 
-    save(read(given.trace, verify=given.verify).profile.tables, given.output, format_name=given.format)
+    save(read(given.trace).profile.tables, given.output)
     if given.open:
         from profscope.viewer.open_view import open_page
 
@@ -72,17 +65,14 @@ def _convert(words: Sequence[str]) -> int:
 
 
 def _merge(words: Sequence[str]) -> int:
-    parser = make_parser("merge", "TRACE... -o OUT", "Merge the traces of several ranks into one.", MERGE)
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help=TRACE)
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help=_OUT)
-    given = parser.parse_args(words)
+    given = make_parser("merge").parse_args(words)
     _check(given, given.traces)
     from profscope.traces.merging import Part, merged
     from profscope.traces.saving import save
     from profscope.viewer.input import read
 
     _check_apart(given.traces)
-    loaded = [read(trace, verify=given.verify).profile.tables for trace in given.traces]
+    loaded = [read(trace).profile.tables for trace in given.traces]
     stated = [(tables.metadata.get("job") or {}).get("rank") for tables in loaded]
     _check_different(given.traces, loaded)
     told = None not in stated and len(set(stated)) == len(stated)
@@ -90,7 +80,7 @@ def _merge(words: Sequence[str]) -> int:
     parts = [Part(*each) for each in zip(loaded, given.traces, ranks, strict=True)]
     with working(f"merging {len(parts)} traces"):
         whole = merged(parts)
-    save(whole, given.output, format_name=given.format)
+    save(whole, given.output)
     return 0
 
 
@@ -122,7 +112,12 @@ def _check_different(traces: Sequence[str], loaded: Sequence[Tables]) -> None:
         seen[key] = trace
 
 
-def make_parser(name: str, arguments: str, description: str, epilog: str) -> argparse.ArgumentParser:
+def make_parser(name: str) -> argparse.ArgumentParser:
+    """That of "convert" or "merge"."""
+    arguments, description, epilog = {
+        "convert": ("IN OUT", "Write a trace in another format.", CONVERT),
+        "merge": ("TRACE... -o OUT", "Merge the traces of several ranks into one.", MERGE),
+    }[name]
     parser = argparse.ArgumentParser(
         prog=f"profscope {name}",
         usage=f"profscope {name} [options] {arguments}",
@@ -130,16 +125,19 @@ def make_parser(name: str, arguments: str, description: str, epilog: str) -> arg
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--format", metavar="NAME", help=f"format, if the suffix of OUT is another's: {', '.join(EXPORTED)}"
-    )
-    add_no_verify(parser)
+    if name == "convert":
+        parser.add_argument("trace", metavar="IN", help=TRACE)
+        parser.add_argument("output", metavar="OUT", help=_OUT)
+        parser.add_argument("--open", action="store_true", help="open OUT, an .html, in a browser")
+    else:
+        parser.add_argument("traces", nargs="+", metavar="TRACE", help=TRACE)
+        parser.add_argument("-o", "--output", required=True, metavar="OUT", help=_OUT)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 
 
 def _check(given: argparse.Namespace, traces: Sequence[str]) -> None:
     """What is wrong with the output, before anything is read. Raises OptionError."""
-    exporter_named(given.output, given.format)
+    own_suffix(Path(given.output).name, given.output)
     check_replaceable(Path(given.output), f"cannot write {given.output!r}")
     check_apart(given.output, *traces)

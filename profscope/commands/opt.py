@@ -1,4 +1,4 @@
-"""`profscope opt`, of old profscope-opt: run passes on a file of printed TTGIR, as mlir-opt does on MLIR.
+"""`profscope opt`: run passes on a file of printed TTGIR, as mlir-opt does on MLIR.
 
     profscope opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store},lower-records,allocate-buffer'
 
@@ -28,6 +28,7 @@ from profscope.traces.output import whole_file
 
 __all__ = ["main", "make_parser"]
 
+_TOOL: Final = "profscope opt"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?=\.|$)")
 _EPILOG: Final = f"""\
 examples:
@@ -41,9 +42,9 @@ TTGIR comes from kernel.asm["ttgir"] of a compiled kernel, or Triton's cache.
 """
 
 
-def main(argv: Sequence[str] | None = None, tool: str = "profscope-opt") -> int:
-    """Run the command line of `tool`; returns the exit code, errors are one line each on stderr."""
-    return run_command(tool, lambda: _main(_arguments(argv, tool)))
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit code, errors are one line each on stderr."""
+    return run_command(_TOOL, lambda: _main(_arguments(argv)))
 
 
 def _main(arguments: argparse.Namespace) -> int:
@@ -53,9 +54,9 @@ def _main(arguments: argparse.Namespace) -> int:
     return _transform(arguments, parse_pipeline(arguments.passes or ""))
 
 
-def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Exits with 2 at options of which one would have no effect, or that name two Tritons."""
-    parser = make_parser(tool)
+    parser = make_parser()
     arguments = parser.parse_args(argv)
     if not arguments.output:
         parser.error("-o '': it is empty; name a file, or - for standard output")
@@ -70,15 +71,14 @@ def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
     return arguments
 
 
-def make_parser(tool: str) -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=tool,
-        usage=f"{tool} [options] [FILE.ttgir]",
+        prog=_TOOL,
+        usage=f"{_TOOL} [options] [FILE.ttgir]",
         description="Run passes on a printed TTGIR module.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(tool=tool)
     default = PassContext()
     parser.add_argument(
         "file", nargs="?", metavar="FILE", default="-", help="the module; - (the default) is standard input"
@@ -148,7 +148,7 @@ def _transform(arguments: argparse.Namespace, pipeline: list[Pass]) -> int:
     try:
         text = _transformed(_read(arguments.file, file), file, arguments, pipeline)
     except IRError as error:
-        _complain(arguments.tool, error)
+        _complain(error)
         return 1
     return _emit(text, arguments)
 
@@ -182,7 +182,7 @@ def _emit(text: str, arguments: argparse.Namespace) -> int:
         try:
             _write(Path(path), text.encode())
         except OSError as error:
-            _complain(arguments.tool, f"cannot write -o {path}: {error.strerror or error}")
+            _complain(f"cannot write -o {path}: {error.strerror or error}")
             return 1
     return 0
 
@@ -196,9 +196,5 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _complain(tool: str, error: Exception | str) -> None:
-    sys.stderr.write(f"{tool}: {' '.join(str(error).split())}\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _complain(error: Exception | str) -> None:
+    sys.stderr.write(f"{_TOOL}: {' '.join(str(error).split())}\n")

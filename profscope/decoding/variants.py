@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from profscope.decoding.build import Build
 from profscope.instrument_passes.contractions import unlike_text
-from profscope.instrument_passes.dialect import PROBED
 from profscope.instrument_passes.kept_text import packed
 from profscope.instrument_passes.manifest import Manifest
 
@@ -96,7 +95,7 @@ def _adds_arithmetic(manifest: Manifest) -> bool:
     columns = (
         column for section in manifest.sections for frame in section.frames for column in frame.columns
     )
-    return any(column.name in PROBED or column.kind == "f32" for column in columns)
+    return any(column.kind == "f32" for column in columns)
 
 
 def rounding_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:

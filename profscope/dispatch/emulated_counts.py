@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from profscope.binaries.rows import SourcePlace, ptx_places
-from profscope.compat.programs import manifest_of_binary
 from profscope.dispatch.configurations import Configurations
 from profscope.emulator.machine.transactions import SECTOR
 from profscope.emulator.ptx_syntax import ptx_class
@@ -29,8 +28,6 @@ from profscope.evidence.sample_tables import (
 )
 from profscope.evidence.subject import ExperimentedKernel, of_configurations
 from profscope.evidence.tables import Evidence, experiments_table
-from profscope.instrument_passes.dialect import PROBED
-from profscope.instrument_passes.manifest import Manifest
 from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES, measured_frame
 
 if TYPE_CHECKING:
@@ -43,14 +40,12 @@ __all__ = ["EmulatedCounts"]
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """A recorded binary. kernel, key: as of `Subject`. ptx: what was executed, records and all.
-    is_probed: its records have values of tensors in them."""
+    """A recorded binary. kernel, key: as of `Subject`. ptx: what was executed, records and all."""
 
     kernel: str
     key: str
     ptx: str = field(repr=False)
     totals: Totals = field(repr=False)
-    is_probed: bool
 
 
 class EmulatedCounts:
@@ -86,14 +81,12 @@ class EmulatedCounts:
         )
 
     def launch_ns(self) -> dict[tuple[str, str], tuple[float, float]]:
-        """By kernel and key what a recorded launch takes, and would take without the instructions of records.
-        One that is probed is left out: threads exchange the values, too."""
+        """By kernel and key what a recorded launch takes, and would take without its records."""
         sums: dict[tuple[str, str], Counter[str]] = {}
         for each in self._counted():
-            if not each.is_probed:
-                recorded, bare = each.totals.cycles
-                own = sums.setdefault((each.kernel, each.key), Counter())
-                own.update(launches=each.totals.launches, recorded=recorded, bare=bare)
+            recorded, bare = each.totals.cycles
+            own = sums.setdefault((each.kernel, each.key), Counter())
+            own.update(launches=each.totals.launches, recorded=recorded, bare=bare)
         ms = self._device.model.milliseconds
         return {
             key: (1e6 * ms(own["recorded"]) / own["launches"], 1e6 * ms(own["bare"]) / own["launches"])
@@ -110,32 +103,20 @@ class EmulatedCounts:
                 key="" if build is None else build.key,
                 ptx=kernel.asm["ptx"],
                 totals=totals,
-                is_probed=_is_probed(manifest_of_binary(kernel)),
             )
             for kernel, _, build in recorded
             if (totals := counts.get(kernel.function)) is not None
         ]
 
 
-def _is_probed(manifest: Manifest) -> bool:
-    """Whether the binary looks into tensors, as `value-probe` does."""
-    names = {
-        column.name for section in manifest.sections for frame in section.frames for column in frame.columns
-    }
-    return set(PROBED) <= names
-
-
 def _evidence(kernels: Sequence[_Counted], experiments: Sequence[ExperimentedKernel]) -> Evidence:
     """As `tables.evidence`. Of a configuration with several binaries the one that executed most stands for
-    it, and a note says so. One that is probed is left out: threads exchange the values, as a kernel does."""
+    it, and a note says so."""
     number = numbering({})
     groups: dict[tuple[str, str], list[_Counted]] = {}
     for kernel in kernels:
-        if not kernel.is_probed:
-            groups.setdefault((kernel.kernel, kernel.key), []).append(kernel)
-    probed = dict.fromkeys(kernel.kernel for kernel in kernels if kernel.is_probed)
-    notes = [f"{name}: instructions are not counted with value-probe, which adds some" for name in probed]
-    notes += [
+        groups.setdefault((kernel.kernel, kernel.key), []).append(kernel)
+    notes = [
         f"{name}: instructions of one of its {len(several)} binaries are counted"
         for (name, _), several in groups.items()
         if len(several) > 1

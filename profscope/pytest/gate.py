@@ -94,7 +94,7 @@ class KernelGate:
         new = folder / "now.pftrace.gz"
         profile.save(new)
         words = [str(path), str(new), "--fail-above", f"{bound:g}%"]
-        options = make_parser("profscope diff").parse_args([*words, "--top", str(_ROWS)])
+        options = make_parser().parse_args([*words, "--top", str(_ROWS)])
         screen = [line.plain for line in render(compare(options), _WIDTH)]
         found, known = profile.findings(), baseline.findings()
         old = {*zip(known["kernel"], known["finding"], strict=True)}

@@ -1,4 +1,4 @@
-"""What a profile's tables must be: of the schema, and without what no file can hold or analysis can use."""
+"""What a profile's tables must be: of the schema, and without what no file can hold."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from profscope.schema import (
     CORRECTED_DTYPES,
     EVENT_DTYPES,
-    EVENT_KINDS,
     HOST_DTYPES,
-    KINDS,
     LAUNCH_DTYPES,
     MEASURED_DTYPES,
     MODEL_DTYPES,
@@ -25,110 +21,7 @@ from profscope.schema import (
     Tables,
 )
 
-__all__ = ["column_problems", "misfit", "unsound"]
-
-_PIECE_ROWS = 1 << 16
-_MOST = {"sm": 1 << 16, "warp": 1 << 16, "depth": 1 << 16, "variant": 1 << 20, "device": 1 << 16}
-"""Numbers that tables are made of, one place each, are less than that."""
-
-_LEAST = {"iteration": -1, "device": -1, "stream": None, "thread": None, "start_cycle": None, "bytes": -1}
-"""Other integers are 0 or more; None: they may be anything."""
-
-_MAY_LACK = (
-    "graph", "replay", "rank", "host", "parent", "wait", "launch", "cta", "sm", "warp", "blamed_pc",
-)  # fmt: skip
-"""-1 where there is none."""
-
-
-def unsound(tables: Tables) -> str | None:
-    """What is wrong with the tables of a file, in a few words; None for those that can be worked with.
-
-    It takes some 10 ms a million spans.
-    """
-    return next(_problems(tables), None)
-
-
-def _problems(tables: Tables) -> Iterator[str]:
-    for name in ("df", "launches", "ctas", *MEASURED_DTYPES, "host", "events"):
-        table, what = getattr(tables, name), "spans" if name == "df" else name
-        yield from _odd_texts(table, what)
-        yield from _odd_numbers(table, what)
-    yield from _rows_of(tables.df, "wait", len(tables.df), "spans")
-    for table in ("launches", "events"):
-        yield from _rows_of(getattr(tables, table), "host", len(tables.host), table)
-    for name, table in (("spans", tables.df), ("host", tables.host)):
-        yield from _earlier(table["parent"].to_numpy(), name)
-    yield from _rows_of(tables.events, "parent", len(tables.events), "events")
-    yield from _no_circle(tables.events["parent"].to_numpy(np.int64))
-    yield from _launches(tables)
-
-
-def _launches(tables: Tables) -> Iterator[str]:
-    launch = tables.launches["launch"]
-    if launch.duplicated().any():
-        yield f"launch {launch[launch.duplicated()].iloc[0]} twice"
-    of_spans = tables.df["launch"].to_numpy()
-    begins = np.flatnonzero(np.diff(of_spans, prepend=of_spans[:1] - 1))
-    unknown = ~np.isin(of_spans[begins], launch.to_numpy())
-    if unknown.any():
-        yield f"spans of launch {of_spans[begins][unknown][0]}, which is not in its table of launches"
-
-
-def _odd_texts(table: pd.DataFrame, what: str) -> Iterator[str]:
-    """Categories are texts, and every row has one; a payload's may lack."""
-    for name, dtype in table.dtypes.items():
-        if not isinstance(dtype, pd.CategoricalDtype):
-            if dtype in ("str", "object") and not all(isinstance(value, str) for value in table[name]):
-                yield f"{what} with a {name} that is no text or no number"
-            continue
-        if not all(isinstance(value, str) for value in dtype.categories):
-            yield f"{what} whose {name} is no text"
-        if name in SPAN_DTYPES and int(table[name].cat.codes.to_numpy().min(initial=0)) < 0:
-            yield f"{what} without a {name}"
-    if "kind" in table and isinstance(table["kind"].dtype, pd.CategoricalDtype):
-        known = {*(EVENT_KINDS if what == "events" else KINDS), ""}
-        unknown = sorted(set(table["kind"].cat.categories) - known)
-        if unknown and len(table):
-            yield f"{what} of kind {unknown[0]}"
-
-
-def _odd_numbers(table: pd.DataFrame, what: str) -> Iterator[str]:
-    for name, dtype in table.dtypes.items():
-        if not isinstance(dtype, np.dtype) or dtype.kind != "i" or name in ("start_ns", "end_ns"):
-            continue
-        values = table[name].to_numpy()
-        least = _LEAST.get(str(name), -1 if name in _MAY_LACK else 0)
-        low, high = (int(values.min(initial=0)), int(values.max(initial=0)))
-        if least is not None and low < least:
-            yield f"{what} with a {name} of {low}"
-        if name in _MOST and high >= _MOST[str(name)]:
-            yield f"{what} with a {name} of {high}"
-
-
-def _rows_of(table: pd.DataFrame, name: str, rows: int, what: str) -> Iterator[str]:
-    values = table[name].to_numpy()
-    if int(values.max(initial=-1)) >= rows:
-        yield f"{what} with a {name} of {values.max()}, of {rows} rows"
-
-
-def _earlier(parent: NDArray[Any], what: str) -> Iterator[str]:
-    """A parent stands before what is in it, so that there is no circle."""
-    for begin in range(0, len(parent), _PIECE_ROWS):
-        piece = parent[begin : begin + _PIECE_ROWS]
-        late = piece >= np.arange(begin, begin + len(piece), dtype=piece.dtype)
-        if late.any():
-            row = begin + int(np.argmax(late))
-            yield f"row {row} of its {what} in row {parent[row]}, which does not stand before it"
-
-
-def _no_circle(parent: NDArray[np.int64]) -> Iterator[str]:
-    """Steps outwards, twice as many each time, end where nothing is around."""
-    for _ in range(len(parent).bit_length()):
-        if (parent < 0).all():
-            return
-        parent = np.where(parent < 0, -1, parent[parent])
-    if (parent >= 0).any():
-        yield "events around each other in a circle"
+__all__ = ["column_problems", "misfit"]
 
 
 LONGEST_NS = (1 << 63) - 1

@@ -17,7 +17,6 @@ __all__ = [
     "DEFAULT",
     "GZIP",
     "PARTIAL",
-    "exporter_named",
     "importer_names",
     "newest_run",
     "own_suffix",
@@ -56,28 +55,11 @@ def own_suffix(file_name: str, given: str) -> tuple[str, str]:
         known = ", ".join(
             suffix + f", {suffix}{GZIP}" * (name not in PACKED) for suffix, name in names.items()
         )
-        raise OptionError(
-            f"cannot save {given!r}: the suffix must be one of {known}; "
-            "`profscope convert --format NAME` takes any suffix"
-        )
+        raise OptionError(f"cannot save {given!r}: the suffix must be one of {known}")
     suffix = max(fitting, key=len)
     if names[suffix] in EXTRAS:
         require(names[suffix], f"cannot save {given!r}: {suffix}", OptionError)
     return suffix, names[suffix]
-
-
-def exporter_named(path: str | Path, name: str | None = None) -> str:
-    """The exporter for a path to save to: of that name, or that of its suffix.
-
-    Raises OptionError where there is none, or its extra is not installed.
-    """
-    given = str(path)
-    if name is not None and name not in FORMATS:
-        raise OptionError(f"there is no format {name!r}; there are: {', '.join(FORMATS)}")
-    chosen = name or own_suffix(Path(path).name, given)[1]
-    if chosen in EXTRAS:
-        require(chosen, f"cannot save {given!r}: {chosen}", OptionError)
-    return chosen
 
 
 def _fits(file_name: str, suffix: str, name: str) -> bool:

@@ -11,14 +11,14 @@ from profscope.progress import working
 from profscope.schema import Tables
 from profscope.store.file_checks import misshapen
 from profscope.traces import importers
-from profscope.traces.checks import misfit, unsound
+from profscope.traces.checks import misfit
 from profscope.traces.formats import importer_names
 from profscope.traces.importers import Importer
 from profscope.traces.selecting import selected
 from profscope.traces.trace_file import TraceFile, one_line
 from profscope.traces.trace_filter import TraceFilter
 
-__all__ = ["Loaded", "load_part", "load_selected"]
+__all__ = ["load_part", "load_selected"]
 
 FOREIGN_DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What an importer raises that meets content of another form than its tool writes."""
@@ -32,18 +32,15 @@ class Loaded(NamedTuple):
     left_out: int
 
 
-def load_selected(path: str | Path, only: TraceFilter, *, verify: bool = True) -> Tables:
+def load_selected(path: str | Path, only: TraceFilter) -> Tables:
     """What is asked for of the profile in a trace file of whatever suffix, or in a spool, or its folder; a
     note says what that is of.
-
-    verify: refuse a trace of profscope's whose data are not those it was saved with, by their digest. Where
-    that is not asked for, data are refused that no analysis can work with.
 
     Raises TraceError, in one line saying what the file is, when it holds none that can be read, and where
     there is nothing of the sort. That takes time and memory in proportion to the file's size, whatever the
     file says.
     """
-    part = load_part(path, only, verify=verify)
+    part = load_part(path, only)
     if only.is_all:
         return part.tables
     tables, all_spans = selected(part.tables, only), len(part.tables.df) + part.left_out
@@ -52,25 +49,19 @@ def load_selected(path: str | Path, only: TraceFilter, *, verify: bool = True) -
     return replace(tables, metadata=tables.metadata | {"notes": notes})
 
 
-def load_part(path: str | Path, only: TraceFilter, *, verify: bool = True) -> Loaded:
+def load_part(path: str | Path, only: TraceFilter) -> Loaded:
     """As `load_selected`; of a large file that can be read in parts, no more spans than needed, and all
     other tables.
 
     The spans that are asked for are there, and others may be. Where there are none, all are.
     """
-    file = TraceFile(path, verify=verify, only=only)
+    file = TraceFile(path, only=only)
     with working(f"loading {one_line(file.path.name)}"):
         tables = _read(file)
     tables = replace(tables, metadata=_encodable(tables.metadata))
     wrong = next(misshapen(tables.metadata), None) or misfit(tables)
     if wrong:
         raise TraceError(f"{file} is no trace that can be read: it has {wrong}")
-    wrong = None if verify else unsound(tables)
-    if wrong:
-        raise TraceError(
-            f"{file} has {wrong}, and nothing can work with that; take a copy that loads with verify=True "
-            "(without --no-verify)"
-        )
     return Loaded(tables, file.left_out)
 
 

@@ -9,7 +9,7 @@ A name proves nothing: a checkpoint may be in `rank=5/`. A trace is profscope's 
 
 A command replaces these, empty files, and what else profscope writes, by these marks:
 
-    .html, .collapsed, .speedscope.json, .report.json, a self-test    `_WRITTEN`, at the start
+    .html, .report.json, a self-test    `_WRITTEN`, at the start
 """
 
 from __future__ import annotations
@@ -27,17 +27,12 @@ from typing import Final
 from profscope.errors import OptionError
 from profscope.traces.output import check_writable, followed
 
-__all__ = ["COLLAPSED", "check_replaceable", "first_foreign", "is_own_file", "remove_own"]
-
-COLLAPSED: Final = "profscope 0\n"
-"""The first line of a `.collapsed`, whose format has no comments: a stack that took no time."""
+__all__ = ["check_replaceable", "first_foreign", "is_own_file", "remove_own"]
 
 _HEAD_BYTES: Final = 1024  # more than any mark takes
 _PARQUET_KEY: Final = b"\x18\x09profscope\x18"  # as Thrift writes a text, and that another follows
 _WRITTEN: Final = re.compile(
     rb'<!doctype html>[^\0]{,800}<meta name="generator" content="profscope '
-    rb"|profscope 0\n"
-    rb'|\{"\$schema": "https://www\.speedscope\.app/file-format-schema\.json", "exporter": "profscope"'
     rb'|\{\s*"schema": "profscope-(?:model|self-test)/'
 )
 _GZIP_MAGIC: Final = b"\x1f\x8b"

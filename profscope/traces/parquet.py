@@ -286,7 +286,7 @@ def _opened(file: TraceFile, metadata: pq.FileMetaData | None = None) -> Iterato
             columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
             texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
             with pq.ParquetFile(
-                content, metadata=metadata, read_dictionary=texts, page_checksum_verification=file.verify
+                content, metadata=metadata, read_dictionary=texts, page_checksum_verification=True
             ) as read:
                 yield read
     except TraceError:

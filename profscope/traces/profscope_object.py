@@ -116,8 +116,7 @@ def object_tables(
             f"this is profscope {__version__}, which reads schema {SCHEMA}"
         )
     try:
-        if file.verify:
-            _check_digest(file, ours, document.get(DIGEST))
+        _check_digest(file, ours, document.get(DIGEST))
         beside = unpacked_around(ours, most_cells(file.size))
         for name in MEASURED_DTYPES.keys() & ours.keys():
             columns = unpacked_table(ours[name], MEASURED_DTYPES[name], most_cells(file.size))
@@ -142,9 +141,7 @@ def _check_digest(file: TraceFile, ours: dict[str, Any], stated: Any) -> None:
     """Raises TraceError unless the object has the digest that is stated of it."""
     if stated != _digest(ours):
         what = "its digest is missing" if stated is None else "its data do not have the digest it states"
-        raise file.damaged(
-            f"{what}; load(path, verify=False) and profscope view --no-verify take the data as they are"
-        )
+        raise file.damaged(what)
 
 
 def _digest(ours: dict[str, Any]) -> str:

@@ -11,21 +11,19 @@ from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 from profscope.traces.checks import column_problems, misfit
 from profscope.traces.exporters import FORMATS, Piece
-from profscope.traces.formats import GZIP, exporter_named, rank_of
+from profscope.traces.formats import GZIP, own_suffix, rank_of
 from profscope.traces.output import PieceFile, whole_file
 from profscope.traces.trace_file import one_line
 
-__all__ = ["save", "write_page"]
+__all__ = ["save"]
 
 
-def save(tables: Tables, path: str | Path, *, format_name: str | None = None) -> None:
+def save(tables: Tables, path: str | Path) -> None:
     """Write a profile to `path`, whole or not at all.
 
-    format_name: an exporter's, for any suffix.
-
     Raises OptionError for a suffix that no exporter has or whose extra is not installed, and for what is no
-    path, TraceError for
-    tables that do not follow the schema, for what no trace can hold, and for a place that cannot be written.
+    path, TraceError for tables that do not follow the schema, for what no trace can hold, and for a place
+    that cannot be written.
     """
     try:
         given, path = str(path), Path(path)
@@ -33,7 +31,7 @@ def save(tables: Tables, path: str | Path, *, format_name: str | None = None) ->
         raise OptionError(
             f"a trace is saved under a name, such as 'trace.pftrace.gz', not {path!r}"
         ) from None
-    name = exporter_named(given, format_name)
+    _, name = own_suffix(path.name, given)
     problems = column_problems(tables)
     if problems:
         raise TraceError(f"cannot save {given!r}: {problems[0]}")
@@ -58,15 +56,6 @@ def _write(tables: Tables, path: Path, name: str) -> None:
         for piece in in_order(pool, output.prepare, _with_last(pieces(tables, pool))):
             output.write(piece)
         output.close()
-
-
-def write_page(path: str | Path, text: str) -> None:
-    """Write a page to `path`, whole or not at all. Raises TraceError where that cannot be."""
-    try:
-        with whole_file(Path(path)) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise TraceError(f"cannot write {one_line(Path(path))}: {error.strerror or error}") from error
 
 
 def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:

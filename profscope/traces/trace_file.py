@@ -18,7 +18,7 @@ from profscope.store.free_memory import free_bytes
 from profscope.traces.output import gzip_end
 from profscope.traces.trace_filter import TraceFilter
 
-__all__ = ["TraceFile", "check_room", "may_be_trace", "one_line"]
+__all__ = ["TraceFile", "check_room", "one_line"]
 
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_CHECKS_BYTES = 8
@@ -36,9 +36,6 @@ LONGEST_REASON = 300
 BLANKS = b" \t\r\n"
 MARK = b"\xef\xbb\xbf"
 """Some editors begin a file with it."""
-
-BEGINS = (GZIP_MAGIC, b"\n", b"PSspool", b"PAR1")
-"""Of traces that are no JSON: of gzip, of Perfetto's packets, of spools, of Parquet."""
 
 _OTHERS = (
     (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports these)"),
@@ -59,16 +56,15 @@ class TraceFile:
     """A file or folder that is being loaded, as importers see it. `str` of it is its path, in one line.
 
     path       where it is
-    verify     whether data whose digest is wrong are refused
     is_folder  whether it is a folder; those have no content
     size       bytes on disk
     only       the spans that are asked for; an importer may leave out others
     left_out   how many rows it has left out
     """
 
-    def __init__(self, path: str | Path, *, verify: bool = True, only: TraceFilter | None = None) -> None:
+    def __init__(self, path: str | Path, *, only: TraceFilter | None = None) -> None:
         """Raises TraceError where there is no file and no folder, or none that can be reached."""
-        self.path, self.verify = Path(path), verify
+        self.path = Path(path)
         self.only, self.left_out = only or TraceFilter(), 0
         try:
             status = os.stat(path)  # as given: as a Path, "" would be the current folder
@@ -103,18 +99,18 @@ class TraceFile:
         return head[:HEAD_BYTES]
 
     @cached_property
-    def documents(self) -> list[Any]:
-        """The JSON documents in it: one as a rule, one a line in some of Proton's traces; else none.
+    def document(self) -> Any:
+        """The JSON document in it; None if it is no JSON.
 
         An event array may lack its closing bracket, as the Chrome trace format allows. Raises TraceError for
         a file that begins as JSON does and is none.
         """
         if not _begins_as_json(self.head):
-            return []
+            return None
         content = b"".join(self.pieces())
         text = content.decode("utf-8-sig", errors="replace").strip()
         try:
-            return _json_documents(text)
+            return _json_document(text)
         except json.JSONDecodeError as error:
             if error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string"):
                 raise TraceError(
@@ -166,8 +162,8 @@ class TraceFile:
         """What it looks like, for a reader who expected a trace."""
         if self.is_folder:
             return "a folder with no profile in it: no spool, and no parts of ranks"
-        if self.documents:
-            return _name_document(self.documents[0])
+        if self.document is not None:
+            return _name_document(self.document)
         if self.path.suffix == ".py":
             return "a program, not a trace; profscope run records one"
         return _name_content(self.head)
@@ -212,11 +208,6 @@ class TraceFile:
             raise TraceError(f"{self} is cut off: its gzip data ends in the middle")
 
 
-def may_be_trace(start: bytes) -> bool:
-    """Whether a file that starts so can be a trace."""
-    return start.startswith(BEGINS) or _begins_as_json(start)
-
-
 def _begins_as_json(start: bytes) -> bool:
     return start.removeprefix(MARK).lstrip(BLANKS).startswith((b"{", b"["))
 
@@ -226,38 +217,24 @@ def one_line(text: object) -> str:
     return printable(str(text).replace("\n", " "))
 
 
-def _json_documents(text: str) -> list[Any]:
+def _json_document(text: str) -> Any:
     """Raises ValueError, RecursionError."""
     try:
-        return _decode_all(text)
+        return json.loads(text)
     except json.JSONDecodeError:
         if text.startswith("["):
             try:
-                return [json.loads(text.rstrip(", \t\r\n") + "]")]
+                return json.loads(text.rstrip(", \t\r\n") + "]")
             except json.JSONDecodeError:
                 pass  # the error met first says more
         raise
-
-
-def _decode_all(text: str) -> list[Any]:
-    decoder = json.JSONDecoder()
-    documents = []
-    at = 0
-    while at < len(text):
-        document, at = decoder.raw_decode(text, at)
-        documents.append(document)
-        while at < len(text) and text[at].isspace():
-            at += 1
-    return documents
 
 
 def _name_document(document: Any) -> str:
     events = document.get("traceEvents") if isinstance(document, dict) else document
     dicts = [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
     if any("ph" in event for event in dicts):
-        return "a Chrome trace without GPU kernels of torch.profiler or spans of Proton in it"
-    if any("frame" in event for event in dicts):
-        return "a Proton call-tree profile, which has no timeline; record it with data='trace'"
+        return "a Chrome trace without GPU kernels of torch.profiler in it"
     return "JSON but no trace"
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from profscope.analysis.findings import findings
+from profscope.analysis.findings import findings, findings_frame, findings_of, of_each_kernel
 from profscope.analysis.kernels import kernel_analysis as judging_module
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
-from profscope.analysis.model.judgement import judgement_of
 from profscope.analysis.spans import pieces as module
 from profscope.analysis.spans.corrections import CORRECTED, narrow_durations, with_corrected
 from profscope.analysis.spans.pieces import pieces
@@ -48,7 +48,7 @@ def test_findings_are_the_same_where_the_summary_is_known(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(judging_module, "MOST_SPANS", most)
-    told = judgement_of(tables, (), summed_spans(tables)).findings
+    told = findings_frame(tables, of_each_kernel(tables, partial(findings_of, tables), summed_spans(tables)))
     pd.testing.assert_frame_equal(told, findings(tables))
     assert told.attrs == findings(tables).attrs
     known = kernel_analyses(tables, known=summed_spans(tables))

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.around.host_tables import enclosing
-from profscope.errors import OptionError
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from tests.support.around import KERNEL, MAIN, program
@@ -95,15 +94,6 @@ def test_why_there_are_no_events_of_a_gpu(backend: str, events: bool, why: str) 
     assert nothing.program.host_scopes().attrs["not_measured"] == [
         f"only launches that were recorded are known: {why}"
     ]
-
-
-def test_the_summary_by_scopes(profile: Profile) -> None:
-    whole, table = profile.summary(), profile.summary(by="host")
-    assert table["host_path"].unique().tolist() == ["step > forward", "step"]
-    assert table["count"].sum() == whole["count"].sum()
-    assert table["total_ns"].sum() == whole["total_ns"].sum()
-    with pytest.raises(OptionError, match=r"summary\(by='line'\): the summary can be grouped by"):
-        profile.summary(by="line")
 
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)), max_size=24)

@@ -99,9 +99,8 @@ def test_an_emulated_summary_says_so_in_its_attributes_alone() -> None:
     """A named index would be a row of its own wherever the table is shown."""
     profile = regular_profile()
     emulated = Profile(profile.df, profile.launches, profile_metadata("emulator"))
-    for by in (None, "host"):
-        assert [each.summary(by=by).attrs["emulated"] for each in (profile, emulated)] == [False, True]
-        assert emulated.summary(by=by).index.name is None
+    assert [each.summary().attrs["emulated"] for each in (profile, emulated)] == [False, True]
+    assert emulated.summary().index.name is None
     assert "EMULATED" in repr(emulated)
     assert "EMULATED" not in repr(profile)
 

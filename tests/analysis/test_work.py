@@ -64,7 +64,6 @@ def dot_kernel(a_ptr, b_ptr, c_ptr, N, K, BLOCK: tl.constexpr):
 def test_an_add_moves_twelve_bytes_an_element() -> None:
     prof = add(5 * 1024)
     full = prof.summary()
-    assert prof.report()["kernels"][0]["work"]["flops"] is None
     assert full["bytes_at_most"].sum() == 12 * 5 * 1024
     assert by_scope(full).loc["load x", "bytes_at_most"] == 4 * 5 * 1024
     assert full["flops"].isna().all()

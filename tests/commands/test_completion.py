@@ -41,7 +41,6 @@ def test_a_script_has_commands_and_flags_and_its_shell_reads_it(shell: str, scri
         (["run", "--ev"], ["--every", "--evidence", "--events"]),
         (["run", "tr"], ["train.py", "trace.json"]),
         (["view", "tra"], ["trace.json", "train.py"]),
-        (["diff", "--html", "tra"], ["trace.json", "train.py"]),
         (["completion", "z"], ["zsh"]),
         (["doctor", "tra"], []),
     ],

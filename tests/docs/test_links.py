@@ -185,7 +185,7 @@ def test_the_reference_reads_as_docstrings_do(reference: ModuleType) -> None:
     assert reference.prose("a <b> | `c|d`") == "a &lt;b> \\| `c|d`"
     assert reference.prose("| `a` | b |\n|---|---|") == "| `a` | b |\n|---|---|"
     assert "profscope.stop() -> Session" in reference.recording()
-    assert "prof.summary(by: str | None = None" in reference.profile()
+    assert "prof.lines(top: int | None = None" in reference.profile()
     assert "_semantic" not in reference.in_kernels()
 
 

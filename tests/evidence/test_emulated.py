@@ -166,14 +166,6 @@ def test_records_count_nowhere() -> None:
         pd.testing.assert_frame_equal(found[0], other)
 
 
-def test_a_probed_kernel_is_not_counted() -> None:
-    prof = counted(matmul(), instrument=["kernel-span", "value-probe{classes=mma}"])
-    assert prof.counts.empty
-    assert any(
-        note.startswith("matmul_kernel: ") and "value-probe" in note for note in prof.metadata["notes"]
-    )
-
-
 def test_counts_are_saved_and_spooled(tmp_path: Path) -> None:
     x, out = torch.randn(CTAS * BLOCK), torch.empty(CTAS * BLOCK)
     prof = counted(lambda: copy_kernel[(CTAS,)](x, out, BLOCK=BLOCK), times=2, spool=str(tmp_path / "spool"))

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
-__all__ = ["dot_kernel", "half_product_kernel"]
+__all__ = ["dot_kernel"]
 
 
 @triton.jit
@@ -24,17 +24,3 @@ def dot_kernel(
         b = tl.load(b_ptr + (k + offs_k)[:, None] * BLOCK_N + offs_n[None, :])
         acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=c_ptr.dtype.element_ty)
     tl.store(c_ptr + offs_m[:, None] * BLOCK_N + offs_n[None, :], acc)
-
-
-@triton.jit
-def half_product_kernel(a_ptr, b_ptr, c_ptr, N, K, BLOCK: tl.constexpr):
-    """A matrix product that sums in float16."""
-    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inner = tl.arange(0, BLOCK)
-    total = tl.zeros((BLOCK, BLOCK), dtype=tl.float16)
-    for k in tl.range(0, K, BLOCK):
-        a = tl.load(a_ptr + rows[:, None] * K + (k + inner)[None, :])
-        b = tl.load(b_ptr + (k + inner)[:, None] * N + cols[None, :])
-        total = tl.dot(a, b, total, out_dtype=tl.float16)
-    tl.store(c_ptr + rows[:, None] * N + cols[None, :], total)

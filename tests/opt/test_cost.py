@@ -1,4 +1,4 @@
-"""profscope-opt --cost, and the occupancy it prints."""
+"""profscope opt --cost, and the occupancy it prints."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_module_that_cannot_be_built(tmp_path: Path, capfd: pytest.CaptureFixt
     file.write_text(text)
     assert main([str(file), "--cost"]) == 1
     said = capfd.readouterr().err.splitlines()
-    assert said[-1].startswith("profscope-opt: Triton cannot build the module: ")
+    assert said[-1].startswith("profscope opt: Triton cannot build the module: ")
     assert "no_such_register" in said[-1]
 
 

@@ -25,15 +25,12 @@ MUTATIONS = int(os.environ.get("PROFSCOPE_MUTATIONS", "120"))
 GROUPS = 4  # tests that share the work
 LONG = 8000  # characters; what is longer takes its time and has little that is new
 # What a module is before the damage, by the passes that made it: as Triton prints it, with records, lowered.
-MADE_BY = ("", LEVELS["heavy"], "value-probe{classes=load;mma}", f"{LEVELS['default']},lower-records")
+MADE_BY = ("", LEVELS["heavy"], f"{LEVELS['default']},lower-records")
 ALONE = (
     "kernel-span", "loop-spans", "loop-spans,iteration-spans", "iteration-spans", "scope-spans", "op-spans",
-    "op-spans{measure=latency}", "value-probe{classes=load;store}", "lower-records", "allocate-buffer", "",
+    "op-spans{measure=latency}", "lower-records", "allocate-buffer", "",
 )  # fmt: skip
-TOGETHER = tuple(
-    f"{passes},{LOWERING}"
-    for passes in (*LEVELS, "op-spans{classes=load measure=latency}", "heavy,value-probe{classes=load}")
-)
+TOGETHER = tuple(f"{passes},{LOWERING}" for passes in (*LEVELS, "op-spans{classes=load measure=latency}"))
 SELECTING = (
     "lower-records{ctas=0;3}",
     "lower-records{ctas=1 unrecorded=true},allocate-buffer",
@@ -65,7 +62,7 @@ def damaged(text: str, old: str, new: str, folder: Path) -> Path:
 
 
 def check(file: Path, pipeline: str, triton: str, capfd: pytest.CaptureFixture[str]) -> str:
-    """What profscope-opt says against the file, "" for nothing."""
+    """What profscope opt says against the file, "" for nothing."""
     code = main([str(file), "-p", pipeline, "--triton", triton])
     said = capfd.readouterr()
     if code == 0:
@@ -73,7 +70,7 @@ def check(file: Path, pipeline: str, triton: str, capfd: pytest.CaptureFixture[s
         return ""
     assert code == 1
     assert said.out == ""
-    assert re.fullmatch(rf"profscope-opt: {re.escape(str(file))}:[1-9]\d*: .+\n", said.err), said.err
+    assert re.fullmatch(rf"profscope opt: {re.escape(str(file))}:[1-9]\d*: .+\n", said.err), said.err
     return said.err
 
 
@@ -134,8 +131,6 @@ def test_damage_that_was_a_traceback(
     [
         ("op-spans", "{id = 0 : i32", "{id = zero", "expected an integer for attribute 'id': "),
         ("op-spans", "{id = 1 : i32, kind", "{id = 0 : i32, kind", "span 0 begins twice: "),
-        ("value-probe{classes=load}", 'values"(%x_5, %mask_3)', 'values"()', "the value to"),
-        ("value-probe{classes=load}", 'values"(%x_5, %mask_3)', 'values"(%mask_3)', "expected floats to"),
         ("op-spans", 'profscope.end"() {id = 0 : i32} : ()', 'profscope.end"(%x) {id = 0 : i32} : (i32)',
          "cannot wait for a value of type tensor<1024x!tt.ptr<f32>"),
         ("light,lower-records", "fixed_bytes", "flexible_bytes", "not a profscope manifest: "),

@@ -38,7 +38,7 @@ class MyPass(Pass):
                 spans.around(op, self.label)
 '''
 CHECKS = """\
-// RUN: profscope-opt %S/inputs/add.ttgir -p my-pass | FileCheck %s
+// RUN: profscope opt %S/inputs/add.ttgir -p my-pass | FileCheck %s
 // CHECK: "profscope.begin"() {id = 0 : i32, kind = "op", name = "my store", op = "tt.store"
 // CHECK-NEXT: tt.store
 // CHECK-NEXT: "profscope.end"() {id = 0 : i32}
@@ -94,7 +94,7 @@ def run(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def opt(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(tree, "-m", "profscope.commands.opt", *arguments)
+    return run(tree, "-m", "profscope", "opt", *arguments)
 
 
 def test_pass_in_the_tool(tree: Path) -> None:
@@ -144,6 +144,6 @@ def test_file_that_cannot_be_imported(tree: Path) -> None:
         broken.unlink()
     assert done.returncode == 2
     assert done.stderr == (
-        "profscope-opt: cannot load profscope.instrument_passes.passes.broken: "
+        "profscope opt: cannot load profscope.instrument_passes.passes.broken: "
         "No module named 'no_such_module'\n"
     )

@@ -1,4 +1,4 @@
-"""profscope-opt as a user meets it: exit codes, streams, one-line errors."""
+"""profscope opt as a user meets it: exit codes, streams, one-line errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_disk_that_fills_up_leaves_the_file_as_it_was(
     path.write_bytes(ADD.read_bytes())
     with full_disk(1000):
         assert main([str(path if is_input else ADD), "-p", "heavy", "-o", str(path)]) == 1
-    assert capfd.readouterr().err == f"profscope-opt: cannot write -o {path}: File too large\n"
+    assert capfd.readouterr().err == f"profscope opt: cannot write -o {path}: File too large\n"
     assert path.read_bytes() == ADD.read_bytes()
     assert os.listdir(tmp_path) == ["out.ttgir"]
     assert main([str(path if is_input else ADD), "-p", "heavy", "-o", str(path)]) == 0
@@ -90,7 +90,7 @@ def test_an_error_names_file_line_pass_and_op(tmp_path: Path, capfd: pytest.Capt
     (tmp_path / "in.mlir").write_text(CROSSED)
     assert main([str(tmp_path / "in.mlir"), "-p", "lower-records"]) == 1
     assert capfd.readouterr().err == (
-        f"profscope-opt: {tmp_path}/in.mlir:6: pass lower-records: the end of span 0 does not close the "
+        f"profscope opt: {tmp_path}/in.mlir:6: pass lower-records: the end of span 0 does not close the "
         'innermost open span: "profscope.end"() {id = 0 : i32} : () -> ()\n'
     )
 
@@ -118,7 +118,7 @@ def test_errors_are_one_line(
     assert main([str(ADD), *arguments]) == code
     said = capfd.readouterr()
     assert said.out == ""
-    assert said.err.startswith("profscope-opt: ")
+    assert said.err.startswith("profscope opt: ")
     assert message in said.err
     assert said.err.count("\n") == 1
 
@@ -146,7 +146,7 @@ def test_wrong_usage_exits_with_2(
     assert exit_.value.code == 2
     said = capfd.readouterr()
     assert said.out == ""
-    assert said.err.splitlines()[-1].startswith("profscope-opt: error: ")
+    assert said.err.splitlines()[-1].startswith("profscope opt: error: ")
     assert message in said.err.splitlines()[-1]
 
 
@@ -177,7 +177,7 @@ def test_version_examples_and_exit_codes(capfd: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit) as exit_:
         main(["--version"])
     assert exit_.value.code == 0
-    assert capfd.readouterr().out == f"profscope-opt {profscope.__version__}\n"
+    assert capfd.readouterr().out == f"profscope opt {profscope.__version__}\n"
     with pytest.raises(SystemExit):
         main(["--help"])
     said = capfd.readouterr().out
@@ -204,7 +204,7 @@ def test_bad_files(content: bytes, message: str, tmp_path: Path, capfd: pytest.C
     out.write_text("as it was")
     assert main([str(file), "-p", "kernel-span,lower-records", "-o", str(out)]) == 1
     said = capfd.readouterr().err
-    assert said.startswith(f"profscope-opt: {file}:")
+    assert said.startswith(f"profscope opt: {file}:")
     assert message in said
     assert said.count("\n") == 1
     assert out.read_text() == "as it was"
@@ -227,7 +227,7 @@ def test_runs_without_triton_and_is_quick_to_start() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "profscope-opt: this needs Triton, which is not installed: pip install triton\n"
+    assert done.stderr == "profscope opt: this needs Triton, which is not installed: pip install triton\n"
     assert "global_scratch_alloc" in done.stdout
 
 
@@ -246,7 +246,7 @@ def test_verify_names_line_and_op(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert main([str(bad), "--verify"]) == 1
     said = capfd.readouterr().err
     assert said.startswith(
-        f"profscope-opt: {bad}:{line}: Triton rejects the module: use of value '%2' expects"
+        f"profscope opt: {bad}:{line}: Triton rejects the module: use of value '%2' expects"
     )
     assert "tt.store %2, %2" in said
     assert said.count("\n") == 1
@@ -259,4 +259,4 @@ def test_verify_reports_what_the_verifier_says(tmp_path: Path, capfd: pytest.Cap
     bad.write_text(re.sub(r"\{end = 1024.*", wrong, ADD.read_text()))
     line = next(i for i, text in enumerate(bad.read_text().splitlines(), 1) if "tt.make_range" in text)
     assert main([str(bad), "--verify"]) == 1
-    assert capfd.readouterr().err.startswith(f"profscope-opt: {bad}:{line}: Triton rejects the module: ")
+    assert capfd.readouterr().err.startswith(f"profscope opt: {bad}:{line}: Triton rejects the module: ")

@@ -76,7 +76,7 @@ def _installed(folder: Path) -> dict[str, str]:
 
 
 def _opt(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "profscope.commands.opt", *arguments]
+    command = [sys.executable, "-m", "profscope", "opt", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -95,7 +95,7 @@ def test_package_that_cannot_be_imported(tmp_path: Path) -> None:
     done = _opt(environment, str(NESTED), "-p", "load-steps")
     assert done.returncode == 2
     assert done.stderr == (
-        "profscope-opt: cannot load pass 'load-steps' of package own-pass: No module named 'no_such_module'\n"
+        "profscope opt: cannot load pass 'load-steps' of package own-pass: No module named 'no_such_module'\n"
     )
 
 
@@ -103,7 +103,7 @@ def test_package_that_registers_nothing(tmp_path: Path) -> None:
     environment = _installed(tmp_path)
     (tmp_path / "own_pass.py").write_text("")
     done = _opt(environment, str(NESTED), "-p", "load-steps")
-    assert done.stderr == "profscope-opt: the entry point 'load-steps' registers no pass of that name\n"
+    assert done.stderr == "profscope opt: the entry point 'load-steps' registers no pass of that name\n"
 
 
 def test_example_is_short_and_documented() -> None:

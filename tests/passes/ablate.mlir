@@ -1,12 +1,12 @@
-// RUN: profscope-opt %S/inputs/add.ttgir -p 'ablate{ops=tt.store}' | FileCheck %s --check-prefix=STORE
-// RUN: profscope-opt %S/inputs/branch_in_loop.ttgir -p 'ablate{ops=tt.load}' | FileCheck %s --check-prefix=LOAD
-// RUN: profscope-opt %S/inputs/matmul_sm80.ttgir -p 'ablate{ops=ttg.async_copy_global_to_local lines=34}' | FileCheck %s --check-prefix=COPY
-// RUN: profscope-opt %S/inputs/matmul_tma_sm90.ttgir -p 'ablate{ops=ttng.async_tma_copy_global_to_local}' | FileCheck %s --check-prefix=TMA
-// RUN: profscope-opt %S/inputs/matmul_sm80.ttgir -p 'ablate{ops=tt.dot}' | FileCheck %s --check-prefix=DOT
-// RUN: profscope-opt %S/inputs/softmax.ttgir -p 'ablate{ops=tt.reduce}' | FileCheck %s --check-prefix=REDUCE
-// RUN: profscope-opt %S/inputs/gluon_ws.ttgir -p 'ablate{ops=tt.store}' | FileCheck %s --check-prefix=PARTITION
-// RUN: profscope-opt %S/inputs/matmul_gfx942.ttgir -p 'ablate{ops=ttg.local_store}' | FileCheck %s --check-prefix=AMD
-// RUN: profscope-opt %S/inputs/softmax.ttgir -p 'ablate{ops=ttg.async_copy_global_to_local how=resident memory=1:65536}' | FileCheck %s --check-prefix=RESIDENT
+// RUN: profscope opt %S/inputs/add.ttgir -p 'ablate{ops=tt.store}' | FileCheck %s --check-prefix=STORE
+// RUN: profscope opt %S/inputs/branch_in_loop.ttgir -p 'ablate{ops=tt.load}' | FileCheck %s --check-prefix=LOAD
+// RUN: profscope opt %S/inputs/matmul_sm80.ttgir -p 'ablate{ops=ttg.async_copy_global_to_local lines=34}' | FileCheck %s --check-prefix=COPY
+// RUN: profscope opt %S/inputs/matmul_tma_sm90.ttgir -p 'ablate{ops=ttng.async_tma_copy_global_to_local}' | FileCheck %s --check-prefix=TMA
+// RUN: profscope opt %S/inputs/matmul_sm80.ttgir -p 'ablate{ops=tt.dot}' | FileCheck %s --check-prefix=DOT
+// RUN: profscope opt %S/inputs/softmax.ttgir -p 'ablate{ops=tt.reduce}' | FileCheck %s --check-prefix=REDUCE
+// RUN: profscope opt %S/inputs/gluon_ws.ttgir -p 'ablate{ops=tt.store}' | FileCheck %s --check-prefix=PARTITION
+// RUN: profscope opt %S/inputs/matmul_gfx942.ttgir -p 'ablate{ops=ttg.local_store}' | FileCheck %s --check-prefix=AMD
+// RUN: profscope opt %S/inputs/softmax.ttgir -p 'ablate{ops=ttg.async_copy_global_to_local how=resident memory=1:65536}' | FileCheck %s --check-prefix=RESIDENT
 
 // A condition that never holds, of an argument that the compiler does not know, joins the mask.
 // STORE: [[AT:%[a-z0-9_]+]] = tt.ptr_to_int %x_ptr : !tt.ptr<f32> -> i64

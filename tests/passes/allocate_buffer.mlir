@@ -1,7 +1,7 @@
-// RUN: profscope-opt %S/inputs/add.ttgir -p kernel-span,lower-records,allocate-buffer --triton 3.6 | FileCheck %s --check-prefixes=SIZES,T36
-// RUN: profscope-opt %S/inputs/add.ttgir -p kernel-span,lower-records,allocate-buffer --triton 3.7 | FileCheck %s --check-prefixes=SIZES,T37
-// RUN: profscope-opt %S/inputs/add.ttgir -p kernel-span,lower-records,allocate-buffer --triton 3.8 | FileCheck %s --check-prefixes=T38
-// RUN: profscope-opt %S/inputs/add.ttgir -p kernel-span,lower-records,allocate-buffer --triton 3.9.1 | FileCheck %s --check-prefixes=T38
+// RUN: profscope opt %S/inputs/add.ttgir -p kernel-span,lower-records,allocate-buffer --triton 3.6 | FileCheck %s --check-prefixes=SIZES,T36
+// RUN: profscope opt %S/inputs/add.ttgir -p kernel-span,lower-records,allocate-buffer --triton 3.7 | FileCheck %s --check-prefixes=SIZES,T37
+// RUN: profscope opt %S/inputs/add.ttgir -p kernel-span,lower-records,allocate-buffer --triton 3.8 | FileCheck %s --check-prefixes=T38
+// RUN: profscope opt %S/inputs/add.ttgir -p kernel-span,lower-records,allocate-buffer --triton 3.9.1 | FileCheck %s --check-prefixes=T38
 
 // SIZES: module attributes {
 // SIZES-SAME: ttg.profile_scratch_memory_size = [[BYTES:[0-9]+]] : i32

@@ -1,10 +1,10 @@
-// RUN: profscope-opt %S/inputs/call_paths.ttgir -p 'kernel-span,loop-spans,op-spans{classes=load;barrier},lower-records' | FileCheck %s --check-prefix=CALLS
-// RUN: profscope-opt %S/inputs/joined_paths.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=JOIN
-// RUN: profscope-opt %S/inputs/gluon_ws_loop.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=REENTERED
-// RUN: profscope-opt %S/inputs/add_cluster_sm90.ttgir -p 'kernel-span,lower-records' | FileCheck %s --check-prefix=CLUSTER
-// RUN: profscope-opt %S/inputs/add.ttgir -p 'kernel-span,lower-records' | FileCheck %s --check-prefix=ALONE
-// RUN: profscope-opt %S/inputs/softmax.ttgir -p 'op-spans{classes=reduce},lower-records' | FileCheck %s --check-prefix=REDUCE
-// RUN: profscope-opt %S/inputs/matmul_tma_sm90.ttgir --triton 3.8 -p 'kernel-span,loop-spans,iteration-spans,lower-records,allocate-buffer' | FileCheck %s --check-prefix=PERSISTENT
+// RUN: profscope opt %S/inputs/call_paths.ttgir -p 'kernel-span,loop-spans,op-spans{classes=load;barrier},lower-records' | FileCheck %s --check-prefix=CALLS
+// RUN: profscope opt %S/inputs/joined_paths.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=JOIN
+// RUN: profscope opt %S/inputs/gluon_ws_loop.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=REENTERED
+// RUN: profscope opt %S/inputs/add_cluster_sm90.ttgir -p 'kernel-span,lower-records' | FileCheck %s --check-prefix=CLUSTER
+// RUN: profscope opt %S/inputs/add.ttgir -p 'kernel-span,lower-records' | FileCheck %s --check-prefix=ALONE
+// RUN: profscope opt %S/inputs/softmax.ttgir -p 'op-spans{classes=reduce},lower-records' | FileCheck %s --check-prefix=REDUCE
+// RUN: profscope opt %S/inputs/matmul_tma_sm90.ttgir --triton 3.8 -p 'kernel-span,loop-spans,iteration-spans,lower-records,allocate-buffer' | FileCheck %s --check-prefix=PERSISTENT
 
 // Every call path has a copy of the noinline function, which is handed the row, the lane that stores, what rings
 // need, and the counts of its loops; it hands the counts back. The function itself is gone.

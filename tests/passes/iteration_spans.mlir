@@ -1,5 +1,5 @@
-// RUN: profscope-opt %S/inputs/nested_loops.ttgir -p loop-spans,iteration-spans | FileCheck %s --check-prefix=FOR
-// RUN: profscope-opt %S/inputs/while.ttgir -p loop-spans,iteration-spans | FileCheck %s --check-prefix=WHILE
+// RUN: profscope opt %S/inputs/nested_loops.ttgir -p loop-spans,iteration-spans | FileCheck %s --check-prefix=FOR
+// RUN: profscope opt %S/inputs/while.ttgir -p loop-spans,iteration-spans | FileCheck %s --check-prefix=WHILE
 
 // An iteration has no end: it lasts until the next one begins.
 // FOR: scf.for %row

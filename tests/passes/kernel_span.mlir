@@ -1,6 +1,6 @@
 // One span a warp: begins with the kernel, ends at every return.
-// RUN: profscope-opt %S/inputs/early_return.ttgir -p kernel-span | FileCheck %s
-// RUN: profscope-opt %S/inputs/gluon_ws.ttgir -p kernel-span | FileCheck %s --check-prefix=PARTITIONS
+// RUN: profscope opt %S/inputs/early_return.ttgir -p kernel-span | FileCheck %s
+// RUN: profscope opt %S/inputs/gluon_ws.ttgir -p kernel-span | FileCheck %s --check-prefix=PARTITIONS
 
 // CHECK: tt.func public @early_return_kernel
 // CHECK-NEXT: "profscope.begin"() {id = 0 : i32, kind = "kernel", name = "early_return_kernel", op = "tt.func"} : () -> () loc(#loc)

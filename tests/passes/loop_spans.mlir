@@ -1,6 +1,6 @@
-// RUN: profscope-opt %S/inputs/nested_loops.ttgir -p loop-spans | FileCheck %s --check-prefix=FOR
-// RUN: profscope-opt %S/inputs/while.ttgir -p loop-spans | FileCheck %s --check-prefix=WHILE
-// RUN: profscope-opt %S/inputs/gluon_ws.ttgir -p loop-spans | FileCheck %s --check-prefix=PARTITIONS
+// RUN: profscope opt %S/inputs/nested_loops.ttgir -p loop-spans | FileCheck %s --check-prefix=FOR
+// RUN: profscope opt %S/inputs/while.ttgir -p loop-spans | FileCheck %s --check-prefix=WHILE
+// RUN: profscope opt %S/inputs/gluon_ws.ttgir -p loop-spans | FileCheck %s --check-prefix=PARTITIONS
 
 // FOR: "profscope.begin"() {id = 0 : i32, kind = "loop", name = "loop L49", op = "scf.for"} : () -> () loc([[OUTER:#loc[0-9]+]])
 // FOR-NEXT: scf.for %row

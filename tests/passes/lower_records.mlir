@@ -1,12 +1,12 @@
-// RUN: profscope-opt %S/inputs/add.ttgir -p 'kernel-span,op-spans{classes=load},lower-records' | FileCheck %s --check-prefix=STRAIGHT
-// RUN: profscope-opt %S/inputs/branch_in_loop.ttgir -p 'kernel-span,loop-spans,op-spans{classes=load;store},lower-records' | FileCheck %s --check-prefix=IF
-// RUN: profscope-opt %S/inputs/branches.ttgir -p 'op-spans{classes=load;store},lower-records' | FileCheck %s --check-prefix=ELSE
-// RUN: profscope-opt %S/inputs/nested_loops.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=NESTED
-// RUN: profscope-opt %S/inputs/while.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=WHILE
-// RUN: profscope-opt %S/inputs/gluon_ws.ttgir -p 'kernel-span,loop-spans,op-spans{classes=load},lower-records' | FileCheck %s --check-prefix=PARTITIONS
-// RUN: profscope-opt %S/inputs/early_return.ttgir -p 'kernel-span,op-spans{classes=store},lower-records' | FileCheck %s --check-prefix=RETURNS
-// RUN: profscope-opt %S/inputs/nested_loops.ttgir -p '%S/../../examples/own_pass/own_pass.py:load-steps,lower-records' | FileCheck %s --check-prefix=PAYLOAD
-// RUN: profscope-opt %S/inputs/matmul_tma_sm90.ttgir -p 'op-spans{classes=async_copy},lower-records' | FileCheck %s --check-prefix=PREDICATED
+// RUN: profscope opt %S/inputs/add.ttgir -p 'kernel-span,op-spans{classes=load},lower-records' | FileCheck %s --check-prefix=STRAIGHT
+// RUN: profscope opt %S/inputs/branch_in_loop.ttgir -p 'kernel-span,loop-spans,op-spans{classes=load;store},lower-records' | FileCheck %s --check-prefix=IF
+// RUN: profscope opt %S/inputs/branches.ttgir -p 'op-spans{classes=load;store},lower-records' | FileCheck %s --check-prefix=ELSE
+// RUN: profscope opt %S/inputs/nested_loops.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=NESTED
+// RUN: profscope opt %S/inputs/while.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=WHILE
+// RUN: profscope opt %S/inputs/gluon_ws.ttgir -p 'kernel-span,loop-spans,op-spans{classes=load},lower-records' | FileCheck %s --check-prefix=PARTITIONS
+// RUN: profscope opt %S/inputs/early_return.ttgir -p 'kernel-span,op-spans{classes=store},lower-records' | FileCheck %s --check-prefix=RETURNS
+// RUN: profscope opt %S/inputs/nested_loops.ttgir -p '%S/../../examples/own_pass/own_pass.py:load-steps,lower-records' | FileCheck %s --check-prefix=PAYLOAD
+// RUN: profscope opt %S/inputs/matmul_tma_sm90.ttgir -p 'op-spans{classes=async_copy},lower-records' | FileCheck %s --check-prefix=PREDICATED
 
 // Straight line: first the clock of the kernel's start, then the set-up; stores wait for the end, four words each.
 // STRAIGHT: profscope.manifest = "{{.*}}add_kernel

@@ -1,16 +1,16 @@
 // What op_spans.mlir leaves out of the classes: one prefix for each, every run records that class and nothing else.
-// RUN: profscope-opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=reduce}' | FileCheck %s --check-prefix=REDUCE
-// RUN: profscope-opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=math}' | FileCheck %s --check-prefix=MATH
-// RUN: profscope-opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=convert}' | FileCheck %s --check-prefix=CONVERT
-// RUN: profscope-opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=elementwise}' | FileCheck %s --check-prefix=ELEMENTWISE
-// RUN: profscope-opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=debug}' | FileCheck %s --check-prefix=DEBUG
-// RUN: profscope-opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=wait;barrier}' | FileCheck %s --check-prefix=DEPENDENT
-// RUN: profscope-opt %S/inputs/rows_sm100.ttgir -p 'op-spans{classes=descriptor}' | FileCheck %s --check-prefix=DESCRIPTOR
-// RUN: profscope-opt %S/inputs/rows_sm100.ttgir -p 'op-spans{classes=async_copy}' | FileCheck %s --check-prefix=ROWS
-// RUN: profscope-opt %S/inputs/cluster_sm90.ttgir -p 'op-spans{classes=wait;barrier}' | FileCheck %s --check-prefix=CLUSTER
-// RUN: profscope-opt %S/inputs/matmul_sm80.ttgir -p 'op-spans{classes=mma;local}' | FileCheck %s --check-prefix=DOT
-// RUN: profscope-opt %S/inputs/matmul_gfx942.ttgir -p 'op-spans{classes=mma;local}' | FileCheck %s --check-prefix=AMD
-// RUN: profscope-opt %S/inputs/matmul_gfx942.ttgir -p 'op-spans{classes=store},lower-records' | FileCheck %s --check-prefix=LOWERED
+// RUN: profscope opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=reduce}' | FileCheck %s --check-prefix=REDUCE
+// RUN: profscope opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=math}' | FileCheck %s --check-prefix=MATH
+// RUN: profscope opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=convert}' | FileCheck %s --check-prefix=CONVERT
+// RUN: profscope opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=elementwise}' | FileCheck %s --check-prefix=ELEMENTWISE
+// RUN: profscope opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=debug}' | FileCheck %s --check-prefix=DEBUG
+// RUN: profscope opt %S/inputs/classes_sm90.ttgir -p 'op-spans{classes=wait;barrier}' | FileCheck %s --check-prefix=DEPENDENT
+// RUN: profscope opt %S/inputs/rows_sm100.ttgir -p 'op-spans{classes=descriptor}' | FileCheck %s --check-prefix=DESCRIPTOR
+// RUN: profscope opt %S/inputs/rows_sm100.ttgir -p 'op-spans{classes=async_copy}' | FileCheck %s --check-prefix=ROWS
+// RUN: profscope opt %S/inputs/cluster_sm90.ttgir -p 'op-spans{classes=wait;barrier}' | FileCheck %s --check-prefix=CLUSTER
+// RUN: profscope opt %S/inputs/matmul_sm80.ttgir -p 'op-spans{classes=mma;local}' | FileCheck %s --check-prefix=DOT
+// RUN: profscope opt %S/inputs/matmul_gfx942.ttgir -p 'op-spans{classes=mma;local}' | FileCheck %s --check-prefix=AMD
+// RUN: profscope opt %S/inputs/matmul_gfx942.ttgir -p 'op-spans{classes=store},lower-records' | FileCheck %s --check-prefix=LOWERED
 
 // REDUCE: name = "scan total", op = "tt.scan"
 // REDUCE-NEXT: "tt.scan"

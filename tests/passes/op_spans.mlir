@@ -1,19 +1,19 @@
 // One prefix a class; every run records that class and nothing else.
-// RUN: profscope-opt %S/inputs/add.ttgir -p 'op-spans{classes=load}' | FileCheck %s --check-prefix=LOAD
-// RUN: profscope-opt %S/inputs/early_return.ttgir -p 'op-spans{classes=store}' | FileCheck %s --check-prefix=STORE
-// RUN: profscope-opt %S/inputs/atomics_sm90.ttgir -p 'op-spans{classes=atomic}' | FileCheck %s --check-prefix=ATOMIC
-// RUN: profscope-opt %S/inputs/softmax.ttgir -p 'op-spans{classes=async_copy}' | FileCheck %s --check-prefix=COPY
-// RUN: profscope-opt %S/inputs/matmul_tma_sm90.ttgir -p 'op-spans{classes=async_copy}' | FileCheck %s --check-prefix=TMA
-// RUN: profscope-opt %S/inputs/softmax.ttgir -p 'op-spans{classes=wait}' | FileCheck %s --check-prefix=WAIT
-// RUN: profscope-opt %S/inputs/matmul_tma_sm90.ttgir -p 'op-spans{classes=mma;wait}' | FileCheck %s --check-prefix=HOPPER
-// RUN: profscope-opt %S/inputs/matmul_tma_sm100.ttgir -p 'op-spans{classes=mma}' | FileCheck %s --check-prefix=BLACKWELL
-// RUN: profscope-opt %S/inputs/matmul_tma_sm100.ttgir -p 'op-spans{classes=barrier}' | FileCheck %s --check-prefix=MBARRIER
-// RUN: profscope-opt %S/inputs/lock_sm90.ttgir -p 'op-spans{classes=barrier;atomic}' | FileCheck %s --check-prefix=BARRIER
-// RUN: profscope-opt %S/inputs/softmax.ttgir -p 'op-spans{classes=reduce}' | FileCheck %s --check-prefix=REDUCE
-// RUN: profscope-opt %S/inputs/matmul_tma_sm100.ttgir -p 'op-spans{classes=local}' | FileCheck %s --check-prefix=LOCAL
-// RUN: profscope-opt %S/inputs/matmul_sm80.ttgir -p 'op-spans{classes=layout}' | FileCheck %s --check-prefix=LAYOUT
-// RUN: profscope-opt %S/inputs/noinline_sm90.ttgir -p 'op-spans{classes=call}' | FileCheck %s --check-prefix=CALL
-// RUN: profscope-opt %S/inputs/nested_loops.ttgir -p 'op-spans{classes=load;store measure=latency}' | FileCheck %s --check-prefix=LATENCY
+// RUN: profscope opt %S/inputs/add.ttgir -p 'op-spans{classes=load}' | FileCheck %s --check-prefix=LOAD
+// RUN: profscope opt %S/inputs/early_return.ttgir -p 'op-spans{classes=store}' | FileCheck %s --check-prefix=STORE
+// RUN: profscope opt %S/inputs/atomics_sm90.ttgir -p 'op-spans{classes=atomic}' | FileCheck %s --check-prefix=ATOMIC
+// RUN: profscope opt %S/inputs/softmax.ttgir -p 'op-spans{classes=async_copy}' | FileCheck %s --check-prefix=COPY
+// RUN: profscope opt %S/inputs/matmul_tma_sm90.ttgir -p 'op-spans{classes=async_copy}' | FileCheck %s --check-prefix=TMA
+// RUN: profscope opt %S/inputs/softmax.ttgir -p 'op-spans{classes=wait}' | FileCheck %s --check-prefix=WAIT
+// RUN: profscope opt %S/inputs/matmul_tma_sm90.ttgir -p 'op-spans{classes=mma;wait}' | FileCheck %s --check-prefix=HOPPER
+// RUN: profscope opt %S/inputs/matmul_tma_sm100.ttgir -p 'op-spans{classes=mma}' | FileCheck %s --check-prefix=BLACKWELL
+// RUN: profscope opt %S/inputs/matmul_tma_sm100.ttgir -p 'op-spans{classes=barrier}' | FileCheck %s --check-prefix=MBARRIER
+// RUN: profscope opt %S/inputs/lock_sm90.ttgir -p 'op-spans{classes=barrier;atomic}' | FileCheck %s --check-prefix=BARRIER
+// RUN: profscope opt %S/inputs/softmax.ttgir -p 'op-spans{classes=reduce}' | FileCheck %s --check-prefix=REDUCE
+// RUN: profscope opt %S/inputs/matmul_tma_sm100.ttgir -p 'op-spans{classes=local}' | FileCheck %s --check-prefix=LOCAL
+// RUN: profscope opt %S/inputs/matmul_sm80.ttgir -p 'op-spans{classes=layout}' | FileCheck %s --check-prefix=LAYOUT
+// RUN: profscope opt %S/inputs/noinline_sm90.ttgir -p 'op-spans{classes=call}' | FileCheck %s --check-prefix=CALL
+// RUN: profscope opt %S/inputs/nested_loops.ttgir -p 'op-spans{classes=load;store measure=latency}' | FileCheck %s --check-prefix=LATENCY
 
 // The name has the variable that the value is bound to in the source.
 // LOAD: "profscope.begin"() {id = 0 : i32, kind = "op", name = "load x", op = "tt.load", bytes = 4096 : i64} : () -> () loc([[X:#loc[0-9]+]])

@@ -1,7 +1,7 @@
 // A pipelined matmul with scopes, a mark and payloads; and modules without any stay as they are.
-// RUN: profscope-opt %S/inputs/scopes.ttgir -p kernel-span,scope-spans,loop-spans | FileCheck %s --check-prefix=SCOPES
-// RUN: profscope-opt %S/inputs/scopes.ttgir -p scope-spans,lower-records,allocate-buffer | FileCheck %s --check-prefix=LOWERED
-// RUN: profscope-opt %S/inputs/nested_loops.ttgir -p scope-spans | FileCheck %s --check-prefix=NONE
+// RUN: profscope opt %S/inputs/scopes.ttgir -p kernel-span,scope-spans,loop-spans | FileCheck %s --check-prefix=SCOPES
+// RUN: profscope opt %S/inputs/scopes.ttgir -p scope-spans,lower-records,allocate-buffer | FileCheck %s --check-prefix=LOWERED
+// RUN: profscope opt %S/inputs/nested_loops.ttgir -p scope-spans | FileCheck %s --check-prefix=NONE
 
 // The line of a span is the one where its scope is entered. Constants before a scope's first op stay outside.
 // SCOPES: name = "matmul_scopes_kernel"

@@ -15,7 +15,6 @@ import pytest
 
 from profscope.compat.programs import manifest_in
 from profscope.instrument_passes import LEVELS
-from profscope.instrument_passes.dialect import PROBED as VALUES
 from profscope.instrument_passes.manifest import Manifest
 from profscope.instrument_passes.records import VECTOR
 from profscope.options import Options
@@ -84,20 +83,6 @@ def test_waiting_for_data(spec: Spec) -> None:
     assert texts["ttgir"].count("pmevent") == len(waiting)
     loads = [s for section in manifest.sections for s in section.spans if s.op == "tt.load"]
     assert all(span in waiting for span in loads)
-
-
-@EACH_SPEC
-def test_probing_values(spec: Spec) -> None:
-    """Values of every type and layout that ops of the corpus make, in partitions too."""
-    probe = "value-probe{classes=load;store;mma;reduce;local;math;convert}"
-    with recording_builds(Options(instrument=["kernel-span", "loop-spans", probe])):
-        texts, _ = aot.lowered(spec, CUDA90, "llir")
-    manifest = manifest_in(texts["ttgir"])
-    assert manifest is not None
-    probed = [s for section in manifest.sections for s in section.spans if s.op == "profscope.values"]
-    assert bool(probed) == (spec.name not in ("while", "histogram"))  # these are of integers alone
-    assert all(len(span.payloads) == len(VALUES) for span in probed)
-    assert manifest.notes == ()
 
 
 @pytest.mark.parametrize(("spec", "target", "level"), CASES)

@@ -110,7 +110,7 @@ def test_clones_of_a_function_name_the_calls_that_lead_to_them() -> None:
     assert len({span.call_path for span in loads}) == 3
 
 
-# Without the functions: what profscope-opt knows of a module.
+# Without the functions: what profscope opt knows of a module.
 
 
 def lowered(text: str, *functions: Function) -> list[Span]:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -59,19 +59,6 @@ class Views:
         if form == "csv":
             return list(csv.DictReader(io.StringIO(done.stdout)))
         return json.loads(done.stdout) if form == "json" else done.stdout
-
-    def by(self, what: str) -> list[dict[str, Any]]:
-        """The rows of --by."""
-        rows: list[dict[str, Any]] = self.ask("--by", what)
-        return rows
-
-    def collapsed(self) -> Counter[str]:
-        """By kernel, the weights of its stacks."""
-        weights: Counter[str] = Counter()
-        for line in self.ask(form="collapsed").splitlines():
-            stack, weight = line.rsplit(" ", 1)
-            weights[re.sub(r" \(.*?:\d+\)$", "", stack.split(";")[0])] += int(weight)
-        return weights
 
 
 def margins(page: str) -> list[tuple[int, float]]:

@@ -1,4 +1,4 @@
-"""profscope-view in the tests' own process."""
+"""profscope view and diff in the tests' own process."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 IMPORTER = '''
 """Kernels of a table: name, start and end in ns."""
 
-from profscope.traces.chrome.foreign import launch_profile
+from profscope.traces.importers.kineto import launch_profile
 
 def recognises(file):
     return file.head.startswith(b"#kernels")
@@ -70,7 +70,7 @@ print(prof.metadata["tool"], *found)
 
 def test_our_own_formats_come_first() -> None:
     own = ["own_formats", "spool", "ranks"]
-    assert importer_names(importers, importers.OWN) == [*own, "kineto", "proton"]
+    assert importer_names(importers, importers.OWN) == [*own, "kineto"]
 
 
 def test_saving_and_loading_import_what_they_need(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_saving_and_loading_import_what_they_need(tmp_path: Path) -> None:
                f"prof.save({str(path)!r})\n{IMPORTED}")  # fmt: skip
     loaded, saved = (set(json.loads(line)) for line in told.splitlines())
     assert "profscope.traces.importers.own_formats" in loaded
-    assert not {f"profscope.traces.importers.{name}" for name in ("spool", "kineto", "proton")} & loaded
+    assert not {f"profscope.traces.importers.{name}" for name in ("spool", "kineto")} & loaded
     assert not any(".exporters." in name or name.endswith((".events", ".packets")) for name in loaded)
     assert {name for name in saved if ".exporters." in name} == {"profscope.traces.exporters.pftrace"}
 

@@ -9,7 +9,6 @@ import os
 import tracemalloc
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,8 @@ import pytest
 
 import profscope
 from profscope.errors import OptionError, TraceError
-from profscope.store.packed_table import pack, unpack
-from profscope.traces.checks import unsound
+from profscope.store.packed_table import pack
 from profscope.traces.perfetto.protobuf import DATA_FIELD, END, LENGTH_DELIMITED, field, varint
-from tests.support.around import program
 from tests.support.profiles import regular_profile
 from tests.support.trace_documents import changed
 
@@ -158,48 +155,6 @@ def payload(rows: list[int], bits: list[int]) -> dict[str, Any]:
 
 
 # Data that can be read, and that no analysis can work with.
-
-
-def in_stream(name: str, at: int, value: int) -> Callable[[dict[str, Any]], object]:
-    """A change of one value in a stream of the first piece."""
-
-    def change(ours: dict[str, Any]) -> None:
-        streams = ours["spans"]["pieces"][0]["streams"]
-        values = unpack(streams[name], 1 << 20) if name in streams else -np.ones(528, np.int64)
-        values[at] = value
-        streams[name] = pack(values)
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (in_stream("parent", 3, 5), "row 3 of its spans in row 8, which does not stand before it"),
-        (in_stream("parent", 3, 0), "row 3 of its spans in row 3, which"),
-        (in_stream("run_launch", 0, 7), "spans of launch 7, which is not in its table of launches"),
-        (in_stream("run_sm", 0, 1 << 20), "spans with a sm of 104857"),
-        (in_stream("depth", 2, 1 << 30), "spans with a depth of 1073741824"),
-        (lambda ours: ours["launches"].update(launch=[1, 1]), "launch 1 twice"),
-        (lambda ours: ours["launches"].update(grid_x=[-4, 4]), "launches with a grid_x of -4"),
-    ],
-)
-def test_what_no_analysis_can_work_with(
-    change: Callable[[dict[str, Any]], object], message: str, trace: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "t.json").write_bytes(changed(trace, change))
-    said = refused(tmp_path / "t.json", verify=False)
-    assert message in said
-    assert said.endswith("take a copy that loads with verify=True (without --no-verify)")
-
-
-def test_events_around_each_other_in_a_circle() -> None:
-    profile = program()
-    assert unsound(profile.tables) is None
-    parent = profile.events["parent"].to_numpy().copy()
-    parent[[2, 3, 4]] = [3, 4, 2]
-    events = profile.events.assign(parent=parent)
-    assert unsound(replace(profile.tables, events=events)) == "events around each other in a circle"
 
 
 # Times and texts that tables cannot hold.

@@ -1,8 +1,7 @@
 """Traces of other tools, and files that are none.
 
-samples/ holds what torch.profiler (torch 2.11) and Proton (Triton 3.6) wrote on an H200: three launches of an
-add kernel, a matrix product and a sum; three launches on two streams; a scoped add kernel of two CTAs; and a
-call tree.
+samples/ holds what torch.profiler (torch 2.11) wrote on an H200: three launches of an add kernel, a matrix
+product and a sum.
 """
 
 import gzip
@@ -10,13 +9,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from pandas.testing import assert_frame_equal
 
 import profscope.profiles
 from profscope.errors import TraceError
-from profscope.traces.chrome.foreign import nest, untangle
 from tests.support.profiles import regular_profile
 from tests.support.trace_documents import signed
 from tests.support.validation import validate
@@ -50,51 +47,6 @@ def test_a_kineto_trace_without_kernels_is_empty_and_says_so(tmp_path: Path) -> 
     profile = profscope.profiles.load(tmp_path / "cpu.json")
     assert len(profile.launches) == len(profile.df) == 0
     assert "no GPU kernels" in profile.metadata["notes"][1]
-
-
-def test_proton_scopes_nest() -> None:
-    df = load("proton_inside.chrome_trace").df
-    assert len(df) == 2 * 4 * 7, "CTAs x warps x (kernel + 3 loads + 3 stores)"
-    first = df[(df["cta"] == 0) & (df["warp"] == 0)]
-    assert first["scope"].tolist() == ["kernel", *["load", "store"] * 3]
-    assert first["depth"].tolist() == [0, 1, 1, 1, 1, 1, 1]
-    assert first["parent"].tolist() == [-1, 0, 0, 0, 0, 0, 0]
-    assert first["start_ns"].tolist()[:3] == [14, 76, 236]
-    assert first["duration_ns"].tolist()[:3] == [1985, 134, 740]
-    assert set(df["kind"]) == {"scope"}
-    assert df.groupby("cta")["sm"].first().tolist() == [124, 126]
-
-
-def test_proton_launches_of_two_streams() -> None:
-    profile = load("proton_launches.chrome_trace")
-    assert profile.launches["kernel"].tolist() == ["add"] * 3
-    assert profile.launches["stream"].tolist() == [7, 7, 13]
-    assert (profile.launches["end_ns"] - profile.launches["start_ns"]).tolist() == [895, 863, 1183]
-
-
-def test_proton_launches_of_newer_versions(tmp_path: Path) -> None:
-    """One document, streams told by thread names, CPU scopes and flows beside the kernels."""
-    kernel = {"name": "add", "cat": "kernel", "ph": "X", "pid": 0, "ts": 1.5, "dur": 0.5, "tid": 20013}
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 0, "tid": 20013, "name": "thread_name", "args": {"name": "GPU Stream 13"}},
-        {
-            "name": "step",
-            "cat": "scope",
-            "ph": "X",
-            "pid": 0,
-            "ts": 0.0,
-            "dur": 9.0,
-            "tid": 1,
-            "args": {"call_stack": []},
-        },
-        {"name": "launch->kernel", "cat": "flow", "ph": "s", "pid": 0, "tid": 1, "ts": 0.0, "id": 3},
-        kernel | {"args": {"call_stack": ["ROOT", "add"]}},
-    ]
-    (tmp_path / "t.json").write_text(json.dumps({"displayTimeUnit": "us", "traceEvents": events}))
-    launches = profscope.profiles.load(tmp_path / "t.json").launches
-    assert launches[["kernel", "stream", "start_ns", "end_ns"]].to_numpy().tolist() == [
-        ["add", 13, 1500, 2000]
-    ]
 
 
 KINETO_ODDITIES: dict[str, tuple[dict[str, Any], str]] = {
@@ -133,47 +85,6 @@ def test_one_odd_kernel_does_not_refuse_a_kineto_trace(oddity: str, tmp_path: Pa
         assert odd["kernel"] == "add?"
     profile.save(tmp_path / "again.pftrace.gz")
     assert_frame_equal(profscope.profiles.load(tmp_path / "again.pftrace.gz").launches, launches)
-
-
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
-        ({"dur": float("nan")}, "no time"),
-        ({"dur": -1}, "a negative duration"),
-        ({"ts": 1e14}, "a time more than a week from the others'"),
-        ({"pid": "add Core99999999999999999999 CTA0"}, "no such SM, CTA or warp"),
-    ],
-)
-def test_one_odd_span_does_not_refuse_a_proton_trace(
-    changed: dict[str, Any], why: str, tmp_path: Path
-) -> None:
-    document = json.loads((SAMPLES / "proton_inside.chrome_trace").read_text())
-    spans = [event for event in document["traceEvents"] if event.get("ph") == "X"]
-    spans[-1].update(changed)
-    (tmp_path / "t.json").write_text(json.dumps(document))
-    whole, odd = load("proton_inside.chrome_trace"), profscope.profiles.load(tmp_path / "t.json")
-    assert validate(odd.tables) == []
-    assert len(odd.df) == len(whole.df) - 1
-    assert odd.metadata["notes"] == [
-        *whole.metadata["notes"],
-        f"What cannot be read: 1 span left out: {why} (1).",
-    ]
-    first = [profile.df[profile.df["cta"] == 0].reset_index(drop=True) for profile in (whole, odd)]
-    assert first[0]["duration_ns"].tolist() == first[1]["duration_ns"].tolist()
-
-
-def test_spans_that_cross_stand_beside_the_others() -> None:
-    depth, parent, beside = nest(np.array([0, 1, 5, 8]), np.array([10, 6, 9, 9]))
-    assert depth.tolist() == [0, 1, 2, 1]
-    assert parent.tolist() == [-1, 0, 1, 0]
-    assert beside.tolist() == [False, False, True, False]
-
-
-def test_rounding_is_untangled() -> None:
-    start = np.array([0, 100, 199, 300])
-    end = np.array([1000, 200, 300, 1002])
-    assert untangle(start, end, tolerance_ns=2).tolist() == [1000, 199, 300, 1000]
-    assert untangle(start, end, tolerance_ns=0).tolist() == end.tolist()
 
 
 def damaged(change: Any) -> bytes:
@@ -267,8 +178,3 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         profscope.profiles.load(tmp_path / "nothing.json")
     with pytest.raises(TraceError, match="is a folder with no profile in it"):
         profscope.profiles.load(tmp_path)
-
-
-def test_a_proton_call_tree_is_named() -> None:
-    with pytest.raises(TraceError, match="is a Proton call-tree profile, which has no timeline"):
-        profscope.profiles.load(SAMPLES / "proton_tree.hatchet")

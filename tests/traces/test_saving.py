@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,26 +83,16 @@ def test_ctrl_c_in_the_middle_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert path.read_bytes() == before or len(profscope.load(path).launches) == 2
 
 
-@pytest.mark.parametrize("suffix", [".pftrace", ".html"])
-def test_a_finding_that_fails_fails_no_save(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finding_that_fails_fails_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = profscope.load(ROOT / "tests" / "data" / "findings" / "uncoalesced-load.json.gz")
 
     def fails(kernel: Kernel) -> Iterator[Finding]:
         raise ZeroDivisionError(f"in {kernel.analysis.kernel}")
 
     monkeypatch.setattr(diagnose, "diagnose", fails)
-    path = tmp_path / f"t{suffix}"
-    profile.save(path)
+    profile.save(tmp_path / "t.html")
     said = f"findings are left out: working them out failed, ZeroDivisionError: in {profile.df['kernel'][0]}"
-    if suffix == ".html":
-        assert said in path.read_text()
-        return
-    loaded = profscope.load(path)
-    assert loaded.metadata["notes"] == [*profile.metadata["notes"], said]
-    pd.testing.assert_frame_equal(loaded.tables.df, profile.tables.df)
-    assert "active warps" in path.read_text(errors="replace"), "the counters, which did not fail, are there"
+    assert said in (tmp_path / "t.html").read_text()
 
 
 def being_written(folder: Path) -> bool:
@@ -132,7 +121,7 @@ def test_a_disk_that_fills_up_leaves_the_file_as_it_was(suffix: str, tmp_path: P
     assert_same(profscope.load(path), profile)
 
 
-@pytest.mark.parametrize("name", ["t.html", "t.collapsed.gz"])
+@pytest.mark.parametrize("name", ["t.html", "t.report.json.gz"])
 def test_so_it_is_with_what_is_only_written(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("precious")
     with pytest.raises(TraceError, match=r"cannot write .*: File too large"), full_disk(10):

@@ -46,7 +46,7 @@ def test_the_verdict_comes_first(traces: list[str], bound: list[str], status: in
 
 
 def test_no_comparison_is_longer_than_60_lines_and_says_what_is_left_out(traces: list[str]) -> None:
-    options = make_parser("profscope diff").parse_args([*traces, "--top", "0", "--fail-above", "5%"])
+    options = make_parser().parse_args([*traces, "--top", "0", "--fail-above", "5%"])
     one = compare(options)
     (kernel,) = one.kernels
     rows = [{**kernel["rows"][0], "significant": True, "scope": f"scope {at}"} for at in range(30)]
@@ -58,7 +58,7 @@ def test_no_comparison_is_longer_than_60_lines_and_says_what_is_left_out(traces:
 
 
 def test_names_are_no_markup(traces: list[str]) -> None:
-    one = compare(make_parser("profscope diff").parse_args(traces))
+    one = compare(make_parser().parse_args(traces))
     (kernel,) = one.kernels
     named = {**kernel, "configuration": "x=<b>|`@team`\n# y", "rows": []}
     text = "\n".join(markdown(replace(one, kernels=[named])))

@@ -142,7 +142,7 @@ def gate(saved: Callable[[Launches], str]) -> Callable[..., tuple[int, dict[str,
 
 
 def test_two_configurations_of_other_stages_are_compared_each_with_its_own(
-    gate: Any, saved: Callable[[Launches], str], folder: Path
+    gate: Any, saved: Callable[[Launches], str]
 ) -> None:
     status, shown, errors = gate(both(), both(stages=1))
     assert (status, errors) == (3, "")
@@ -152,12 +152,9 @@ def test_two_configurations_of_other_stages_are_compared_each_with_its_own(
         assert each["launch"]["percent"] > 50
     assert shown["program"]["changed_a"] == shown["program"]["changed_b"] == 1
     assert shown["program"]["not_judged"] == []
-    page = folder / "diff.html"
-    text = run("diff", saved(both()), saved(both(stages=1)), "--html", str(page)).stdout
+    text = run("diff", saved(both()), saved(both(stages=1))).stdout
     for act in (0, 1):
-        heading = f"product, ACT={act} (num_stages 3 -> 1)"
-        assert f"{heading}: " in text
-        assert f"<h2>{heading.replace('>', '&gt;')}</h2>" in page.read_text()
+        assert f"product, ACT={act} (num_stages 3 -> 1): " in text
 
 
 def test_an_unchanged_program_passes_however_often_it_launches(
@@ -197,10 +194,8 @@ def test_what_is_in_one_program_only_is_not_judged(gate: Any) -> None:
     assert 0 < shown["program"]["not_judged_b"] < 0.05
 
 
-def test_without_a_bound_nothing_fails(saved: Callable[[Launches], str], folder: Path) -> None:
+def test_without_a_bound_nothing_fails(saved: Callable[[Launches], str]) -> None:
     paths = [saved((*both(), *row_sums(8))), saved((*both(stages=1), *row_sums(40)))]
-    page = folder / "free.html"
-    done = run("diff", *paths, "--html", str(page))
+    done = run("diff", *paths)
     assert (done.returncode, done.stderr) == (0, "")
     assert profscope.diff(*paths).attrs["program"]["not_judged_a"] > 0
-    assert 'class="verdict plain">only in A.' in page.read_text()

@@ -27,7 +27,6 @@ from profscope.analysis.variants import variant_entry
 from profscope.schema import Tables
 
 __all__ = [
-    "DURATION",
     "MOST_SPANS",
     "KernelAnalysis",
     "SkippedKernel",

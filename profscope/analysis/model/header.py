@@ -15,7 +15,6 @@ from profscope.analysis.program.gpu_gaps import gpu_gaps
 from profscope.analysis.program.gpu_time import gpu_time
 from profscope.analysis.program.host_scopes import host_scopes
 from profscope.analysis.spans.corrections import are_corrected, record_cost
-from profscope.analysis.values import value_problems
 from profscope.options import Options
 from profscope.schema import Tables
 
@@ -60,8 +59,8 @@ class Header:
     command: what `profscope run` ran. options: those of the session that were set. measure: what spans on
     loads end with, "issue" or "latency". corrected: whether times of scopes are without what recording took.
     kernels: names; colder_launches: those right after memory for records was zeroed. samples: of the
-    hardware, over all binaries. overhead: what recording added, if it had a budget. values: what is wrong in
-    probed tensors. hangs: launches that did not end, a text of several lines each.
+    hardware, over all binaries. overhead: what recording added, if it had a budget.
+    hangs: launches that did not end, a text of several lines each.
     """
 
     tool: str | None
@@ -83,7 +82,6 @@ class Header:
     dropped: int
     profile_bytes: int
     overhead: str | None
-    values: str | None
     hangs: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -156,7 +154,6 @@ def header_of(tables: Tables) -> Header:
         dropped=int(launches["dropped"].sum()),
         profile_bytes=int(launches["profile_bytes"].sum()),
         overhead=budget_line(metadata) or None,
-        values=value_problems(tables) or None,
         hangs=tuple(hang_texts(tables)),
         notes=tuple(str(note) for note in metadata.get("notes") or ()),
     )

@@ -14,7 +14,6 @@ __all__ = [
     "HOST_SCOPE_DTYPES",
     "are_triton",
     "host_scopes",
-    "scope_paths",
     "why_no_gpu_events",
 ]
 

@@ -110,7 +110,7 @@ def _l2_gb_s(metadata: Mapping[str, object]) -> float:
 
 
 def _tflop_per_s(judged: KernelAnalysis) -> float:
-    rows = [row for row in roof_rows_of(judged).rows if row["of"] == "kernel"]
+    rows = roof_rows_of(judged).rows
     return float(rows[0]["tflop_per_s"]) if rows and rows[0]["flops"] else 0.0
 
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.spans.corrections import are_corrected, weighed
 from profscope.analysis.spans.rows import (
     Floats,
     Ints,
@@ -34,7 +33,6 @@ __all__ = [
     "longest_first",
     "recorded_counts",
     "shape_of",
-    "whole_warps",
 ]
 
 _COLUMNS = ["launch", "cta", "sm", "start_ns", "end_ns", "start_cycle", "cycles"]
@@ -279,28 +277,6 @@ def _most_at_once(ctas: pd.DataFrame) -> int:
     change = np.repeat([1, -1], len(ctas))
     order = np.lexsort((change, np.concatenate([start, end]), np.tile(sm, 2)))
     return int(np.cumsum(change[order]).max(initial=1))
-
-
-def whole_warps(tables: Tables, unit: str) -> pd.DataFrame:
-    """One row for each warp: kernel, launch, cta, warp, sm; and length, of all its outermost spans together,
-    without what recording took if the summary leaves that out.
-
-    A warp that runs several partitions one after the other has several such spans.
-    """
-    df = tables.df
-    rows = outermost(df)
-    roots = df.iloc[rows]
-    weighs = are_corrected(tables)
-    lengths = (weighed(df, tables.metadata).iloc[rows] if weighs else roots)[f"duration_{unit}"]
-    table = pd.DataFrame(
-        {
-            "kernel": roots["kernel"].astype("str"),
-            **{name: roots[name] for name in (*_WARP, "sm")},
-            "length": lengths,
-        }
-    )
-    of_warp = table.groupby(["kernel", *_WARP], as_index=False, sort=False)
-    return of_warp.agg(sm=("sm", "first"), length=("length", "sum"))
 
 
 def recorded_counts(tables: Tables) -> pd.DataFrame:

@@ -38,7 +38,6 @@ __all__ = [
     "scales",
     "self_times",
     "sites",
-    "united",
 ]
 
 SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line", "call_path")

@@ -17,7 +17,7 @@ from profscope.analysis.kernels.kernel_analysis import (
     kernel_analyses,
 )
 from profscope.analysis.kernels.replay import slices_of
-from profscope.analysis.kernels.roof_rows import copies_unknown
+from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.spans.rows import Ints, covered, united
 from profscope.schema import Tables
 
@@ -76,7 +76,7 @@ def overlap_of(analysis: KernelAnalysis | SkippedKernel) -> Answer:
         rows.append(told | {"of": "sm"} | _means(analysis, _sms(analysis)))
     else:
         missing.append(f"{analysis.kernel}: an SM, of whose CTAs only some were recorded")
-    if copies_unknown(analysis):
+    if hides_copies(analysis.sites["scope"]):
         rows = [row | dict.fromkeys(_OF_COPIES, np.nan) for row in rows]
         missing.append(f"{analysis.kernel}: copies, which were not recorded (instrument='heavy' does)")
     return Answer(rows, missing)

@@ -1,20 +1,19 @@
 """What is drawn around the spans as Chrome trace events, as text, a line each.
 
-A process for each GPU has its launches and counters, one has the findings, and each host and GPU of the
-program around has its own.
+A process for each GPU has its launches, and each host and GPU of the program around has its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from profscope.schema import Tables
 from profscope.traces.around_tracks import AroundTracks
 from profscope.traces.chrome.text import json_text, string_text
-from profscope.traces.overview import FINDING, SUMMARY, Bars, Counter, launch_args
-from profscope.traces.tracks import Tracks, interval_slots, nesting_lanes, row_devices
+from profscope.traces.overview import SUMMARY, Bars, launch_args
+from profscope.traces.tracks import Tracks, interval_slots, row_devices
 
 __all__ = ["Around", "micros", "thread_lines"]
 
@@ -43,26 +42,13 @@ class Around:
     origin_ns: int
     lines: list[str] = field(default_factory=list)
 
-    def above(
-        self, tables: Tables, tracks: Tracks, counters: Sequence[Counter], findings: Bars | None, of: str
-    ) -> None:
-        """Launches, counters and findings. of: what the numbers of devices are of."""
-        several = len(tracks.kernels) > 1
+    def above(self, tables: Tables, tracks: Tracks, of: str) -> None:
+        """Launches. of: what the numbers of devices are of."""
         inside = tracks.table[tracks.table["kernel"] >= 0]  # not what other tools saw from outside
         for device in inside["device"].unique().tolist():
             self._process(f"{of} {device} launches" + " (emulated)" * tables.emulated, -2000)
-            for counter in counters:
-                if counter.device == device:
-                    whose = f": {tracks.kernels[counter.kernel]}" if several and counter.kernel >= 0 else ""
-                    self._counter(counter, counter.name + whose)
             for lane, bars in enumerate(_launches(tables, device)):
                 self._bars("launches" + f" lane {lane}" * (lane > 0), SUMMARY, bars)
-        if findings is not None:
-            self._process("Findings", -2000)
-            lanes = nesting_lanes(findings.start_ns, findings.end_ns)
-            for lane in range(int(lanes.max()) + 1):
-                mine = findings.taken(lanes == lane)
-                self._bars("Findings" + f" lane {lane}" * (lane > 0), FINDING, mine)
 
     def program(self, drawn: AroundTracks) -> None:
         """Host scopes and events."""
@@ -93,12 +79,6 @@ class Around:
                 f'{{"name":{string_text(text)},"cat":"{own}","ph":"X","args":{json_text(args)},'
                 f'{place},"ts":{micros(start)},"dur":{micros(duration)}}}'
             )
-
-    def _counter(self, counter: Counter, name: str) -> None:
-        start = f'{{"name":{string_text(name)},"ph":"C","pid":{self.pid},"ts":'
-        args = f',"args":{{{string_text(counter.unit)}:'
-        steps = zip((counter.time_ns - self.origin_ns).tolist(), counter.value.tolist(), strict=True)
-        self.lines += [f"{start}{micros(time)}{args}{value:.12g}}}}}" for time, value in steps]
 
 
 def _launches(tables: Tables, device: int) -> Iterator[Bars]:

@@ -21,10 +21,8 @@ FORMATS: Final[Mapping[str, str]] = {
     "json": "exporters.json:pieces",
     "pftrace": "exporters.pftrace:pieces",
     "parquet": "parquet:pieces",
-    "collapsed": "exporters.stacks:collapsed",
     "html": "html.document:pieces",
     "report_json": "exporters.json:report_pieces",
-    "speedscope_json": "exporters.stacks:speedscope",
 }
 """By name the function, below profscope.traces. The name is the suffix, with `_` for a dot; one that is an
 extra of the distribution (profscope.installed) needs that extra. Those that load back exactly come first.

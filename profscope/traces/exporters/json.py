@@ -18,7 +18,6 @@ from profscope.traces.chrome.overview import Around
 from profscope.traces.chrome.text import END
 from profscope.traces.compact import encode
 from profscope.traces.exporters import Piece
-from profscope.traces.overview import worked_out
 from profscope.traces.profscope_object import object_text
 from profscope.traces.tracks import assign_tracks, device_word, row_devices
 
@@ -38,17 +37,16 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     site, table = sites(df)
     spans = encode(df, site, table, pool)
     tracks = assign_tracks(df, row_devices(df, tables.launches))
-    above = worked_out(tables, (site, table), tracks)
-    head = object_text(above.tables if above else tables, spans())[:-1]
+    head = object_text(tables, spans())[:-1]
     # By the host's clock, where that is known: torch.profiler's traces count from a moment of that.
     base_ns = unix_ns(tables, origin_ns) or origin_ns
     head += f',\n"displayTimeUnit":"ns","baseTimeNanoseconds":{base_ns},\n"traceEvents":[\n'
     yield head.encode("ascii")
     around = Around(999, 999, origin_ns)
-    if above:
+    if len(df):
         device_is = device_word(tables.launches)
         around = Around(int(tracks.table["pid"].max()), int(tracks.table["tid"].max()), origin_ns)
-        around.above(tables, tracks, above.counters, above.findings, device_is)
+        around.above(tables, tracks, device_is)
         around.lines += name_lines(df, tracks, tables.emulated, device_is)
     if drawn is not None:
         around.program(drawn)

@@ -13,10 +13,10 @@ from profscope.schema import Tables
 from profscope.traces.around_tracks import around_tracks
 from profscope.traces.compact import encode
 from profscope.traces.exporters import Piece
-from profscope.traces.overview import group_bars, worked_out
+from profscope.traces.overview import group_bars, warp_runs
 from profscope.traces.perfetto.packets import EventPackets, draw
 from profscope.traces.perfetto.protobuf import DATA_FIELD, END, field, packet
-from profscope.traces.perfetto.tree import around_packets, findings_of, queue_packets, tree
+from profscope.traces.perfetto.tree import around_packets, queue_packets, tree
 from profscope.traces.profscope_object import object_text
 from profscope.traces.tracks import assign_tracks, device_word, row_devices
 
@@ -34,15 +34,13 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     site, table = numbered.result()
     spans = encode(df, site, table, pool)
     drawing = draw(df, tracks)
-    above = worked_out(tables, (site, table), tracks)
-    text = object_text(above.tables if above else tables, spans()).encode("ascii")
+    text = object_text(tables, spans()).encode("ascii")
     for begin in range(0, len(text), DATA_BYTES):
         yield packet(field(DATA_FIELD, text[begin : begin + DATA_BYTES]))
-    if above:
-        yield from findings_of(above.findings, len(above.counters))
+    if len(df):
         naming = device_word(tables.launches), tables.emulated
-        bars = group_bars(tables, tracks, above.runs)
-        yield b"".join(tree(df, tracks, drawing, bars, above.counters, naming))
+        bars = group_bars(tables, tracks, warp_runs(df, tracks))
+        yield b"".join(tree(df, tracks, drawing, bars, naming))
         events = EventPackets(df, site, table, tracks, drawing)
         for cut in events.cuts():
             yield partial(events.block, *cut)

@@ -68,8 +68,8 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
 def document(tables: Tables, pool: Executor) -> str:
     """The whole file. `pool` has threads for what can run beside the rest."""
     drawn = pool.submit(_drawn, tables)
-    model, sources, roofs = model_of(tables, pool)
-    kernels = kernels_of(tables, model, roofs)
+    model, sources = model_of(tables, pool)
+    kernels = kernels_of(tables, model)
     start, duration, sites, ctas, launches = drawn.result()
     sums = Sums(sources.lines, sources.summary, stages_by_place(sites.table, sites.stages))
     made, _ = annotate(tables, lambda file, line: "", "sass", MOST_KERNELS, sums)
@@ -106,7 +106,6 @@ def document(tables: Tables, pool: Executor) -> str:
     told = {text for kernel in kernels if kernel.entry.lines for text in kernel.entry.lines.not_measured}
     missing = [text for text in sources.lines_not_measured if text.partition(": ")[2] not in told]
     notes = [f"not measured: {text}" for text in missing]
-    notes += [f"values: {model.header.values}"] if model.header.values else []
     notes += [_CORRECTED] if model.header.corrected else []
     sections.append(tag("section", about(model, notes, selection), id="about"))
     title = f"{kernels[0].kernel} · profscope" if kernels else "profscope"

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.kernels.devices import peak_of
 from profscope.analysis.scope_colours import site_colours
 from profscope.analysis.spans.ctas import launch_durations
 from profscope.analysis.spans.rows import Ints, grid_ctas
@@ -107,7 +106,6 @@ def page_facts(
     known = launch_durations(tables, tables.unit)[kept_launches(tables)].reset_index(drop=True)
     lasted = known.fillna((launches["end_ns"] - launches["start_ns"]) * rate)
     device = tables.metadata.get("device")
-    peak = peak_of(tables.metadata)
     facts = {
         "unit": tables.unit,
         "emulated": tables.emulated,
@@ -136,9 +134,6 @@ def page_facts(
         },
         "around": around,
         "kernels": [_kernel(kernel, sites) for kernel in kernels],
-        "peak": None
-        if peak is None or tables.emulated
-        else {"gb_per_s": peak.memory_gb_per_s, "source": peak.source},
         "spans": {"all": len(tables.df), "kept": int(spans["cta_spans"].sum())},
     }
     return facts, text, _selection(tables, ctas, chosen, int(spans["cta_spans"].sum()))
@@ -154,24 +149,8 @@ def _rate(tables: Tables) -> float:
 
 
 def _kernel(kernel: Kernel, sites: Sites) -> dict[str, Any]:
-    names = (
-        "of",
-        "scope",
-        "line",
-        "gb_per_s",
-        "tflop_per_s",
-        "flops_per_byte",
-        "bound",
-        "peak_pct",
-    )
-    rows = [
-        {name: row[name] if isinstance(row[name], str) else number(row[name]) for name in names}
-        for row in kernel.roofline.to_dict("records")
-    ]
     return {
         "name": kernel.name,
-        "roofline": rows,
-        "no_roofline": "; ".join(kernel.roofline_missing),
         "histograms": sites.histograms.get((kernel.kernel, kernel.variant), []),
     }
 

@@ -26,7 +26,7 @@ def recognises(file: TraceFile) -> bool:
     """Also JSON where one of the keys is damaged: such a file must not pass for another tool's."""
     if file.head.startswith((FIRST_LINE_START, _PARQUET)) or _has_packets(file):
         return True
-    return any(isinstance(each, dict) and not KEYS.isdisjoint(each) for each in file.documents[:1])
+    return isinstance(file.document, dict) and not KEYS.isdisjoint(file.document)
 
 
 def read(file: TraceFile) -> Tables:
@@ -50,7 +50,7 @@ def read(file: TraceFile) -> Tables:
     document = _first_line_document(file)
     if document is not None:
         file.check_end(JSON_END)
-    return object_tables(file, file.documents[0] if document is None else document)
+    return object_tables(file, file.document if document is None else document)
 
 
 def _first_line_document(file: TraceFile) -> Any:

@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.texts import count_text
 from profscope.traces.around_tracks import AroundTracks, Track
-from profscope.traces.overview import FINDING, SUMMARY, Bars, Counter, launch_args
+from profscope.traces.overview import SUMMARY, Bars, launch_args
 from profscope.traces.perfetto.packets import Drawing, event_places, nested_depth
 from profscope.traces.perfetto.protobuf import field, packet, varint
 from profscope.traces.tracks import (
@@ -28,21 +27,13 @@ from profscope.traces.tracks import (
 )
 
 __all__ = [
-    "EXPLICIT",
     "around_packets",
-    "counter_packets",
-    "findings_of",
     "queue_packets",
-    "slice_packets",
-    "slice_text",
-    "track_packet",
     "tree",
 ]
 
 Key = tuple[int, ...]
 _SEQUENCE: Final = 3
-_FIRST_UUID: Final = 1 << 39
-"""Above all numbers of tracks with spans; those around them have higher ones."""
 
 
 def tree(
@@ -50,7 +41,6 @@ def tree(
     tracks: Tracks,
     drawing: Drawing,
     bars: dict[Key, Bars],
-    counters: Sequence[Counter],
     naming: tuple[str, bool],
 ) -> Iterator[bytes]:
     """The packets that name the tracks and fill those above the warps.
@@ -63,10 +53,6 @@ def tree(
     lanes = _lanes(df, tracks, drawing)
     roots = root_spans(df, tracks)
     ctas = _slot_names(bars)
-    beside: dict[Key, list[tuple[int, Counter]]] = {}
-    for rank, counter in enumerate(counters):
-        whose = (counter.device, counter.kernel) if counter.kernel >= 0 else (counter.device,)
-        beside.setdefault(whose, []).append((rank, counter))
     groups: dict[Key, int] = {}
     numbers = tracks.table[["device", "kernel", "sm", "slot", "warp", "lane"]].to_numpy().tolist()
     for number, (device, kernel, sm, slot, warp, lane) in enumerate(numbers):
@@ -79,39 +65,14 @@ def tree(
         for key, name in levels:
             if key not in groups:
                 groups[key] = len(drawing.first) + len(groups)
-                yield track_packet(groups[key], name, parent, len(counters) + len(groups))
+                yield track_packet(groups[key], name, parent, len(groups))
                 yield from _filled(groups[key], bars.get(key))
-                for rank, counter in beside.get(key, ()):
-                    yield from _counted(counter, groups[key], rank)
             parent = groups[key]
         name = warp_name(warp, *roots[number]) if warp >= 0 else f"kernels {slot}"
         name += f" lane {lane}" if lane else ""
         yield track_packet(number + 1, name, parent, 2 * number)
         for uuid, scope in lanes[number]:
             yield track_packet(uuid, f"{name}: {scope}", parent, 2 * number + 1)
-
-
-def findings_of(findings: Bars | None, after: int) -> Iterator[bytes]:
-    """A track with all findings, and below it one for each; after: how many counters there are."""
-    if findings is None:
-        return
-    top = _FIRST_UUID + after
-    yield track_packet(top, "Findings", 0, 0)
-    start, end = (np.array([edge]) for edge in (findings.start_ns.min(), findings.end_ns.max()))
-    said = [slice_text(count_text(len(findings.name), "finding"), SUMMARY, {})]
-    yield from slice_packets(_SEQUENCE, top, start, end, said)
-    for row, (name, args) in enumerate(zip(findings.name, findings.args, strict=True)):
-        uuid = top + 1 + row
-        yield track_packet(uuid, name, top, row)
-        start, end = findings.start_ns[[row]], findings.end_ns[[row]]
-        yield from slice_packets(_SEQUENCE, uuid, start, end, [slice_text(name, FINDING, args)])
-
-
-def _counted(counter: Counter, parent: int, rank: int) -> Iterator[bytes]:
-    """One of a GPU or of a kernel on it, above all else there; rank: its place among all counters."""
-    uuid = _FIRST_UUID + rank
-    yield track_packet(uuid, counter.name, parent, rank, unit=counter.unit, description=counter.said)
-    yield from counter_packets(_SEQUENCE, uuid, counter.time_ns, counter.value)
 
 
 def _filled(uuid: int, bars: Bars | None) -> Iterator[bytes]:
@@ -143,18 +104,14 @@ EXPLICIT: Final = 3
 """TrackDescriptor.child_ordering: by rank."""
 
 _BLOCK_EVENTS: Final = 1 << 14
-_SLICE_BEGIN, _SLICE_END, _COUNTER = 1, 2, 4
+_SLICE_BEGIN, _SLICE_END = 1, 2
 
 
-def track_packet(
-    uuid: int, name: str, parent: int, rank: int, *, unit: str | None = None, description: str = ""
-) -> bytes:
-    """A track; those in it are shown by their ranks, and those of one name as one. With a unit: a counter."""
+def track_packet(uuid: int, name: str, parent: int, rank: int) -> bytes:
+    """A track; those in it are shown by their ranks, and those of one name as one."""
     parents = field(5, parent) if parent else b""
-    counter = field(8, field(6, unit)) if unit is not None else b""
-    more = field(14, description) if description else b""
     order = field(11, EXPLICIT) + field(12, rank)
-    return packet(field(60, field(1, uuid) + field(2, name) + parents + counter + order + more))
+    return packet(field(60, field(1, uuid) + field(2, name) + parents + order))
 
 
 def slice_text(name: str, kind: str, args: Mapping[str, object]) -> bytes:
@@ -173,13 +130,6 @@ def slice_packets(sequence: int, uuid: int, start: Ints, end: Ints, said: Sequen
     ends = field(11, field(9, _SLICE_END) + on_track)
     events = (begins[id(said[each])] if each < len(said) else ends for each in order.tolist())
     yield from _blocks(sequence, zip(times, events, strict=True))
-
-
-def counter_packets(sequence: int, uuid: int, time_ns: Ints, value: NDArray[np.float64]) -> Iterator[bytes]:
-    """What a counter is from each time on."""
-    on_track = field(9, _COUNTER) + field(11, uuid)
-    events = (field(11, on_track + field(44, each)) for each in value.tolist())
-    yield from _blocks(sequence, zip(time_ns.tolist(), events, strict=True))
 
 
 def _blocks(sequence: int, events: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:

@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 
 from profscope.analysis.spans.ctas import launch_durations
 from profscope.analysis.texts import plain, tag
-from profscope.profiles import Profile, diff, load
+from profscope.profiles import Profile, load
 from profscope.schema import Tables
-from profscope.traces.html.comparison import comparison_page, side_by_side
 from profscope.traces.html.document import json_block
 from profscope.traces.html.figures import duration_text
 from tests.support.around import program
-from tests.support.command_line import run
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 
@@ -197,36 +195,6 @@ def test_a_histogram_is_of_what_is_judged(tmp_path: Path) -> None:
         assert told == Counter(eighths.astype(int).tolist())
 
 
-def test_a_diff_stands_side_by_side(tmp_path: Path) -> None:
-    names = ("matmul-1-stage.pftrace.gz", "matmul-3-stages-0.pftrace.gz")
-    a, b = (load(DATA / "diff" / name) for name in names)
-    table = diff(a, b)
-    page = Page(
-        comparison_page(table, names, (a.metadata["sources"], b.metadata["sources"]), [("faster", "rows")])
-    )
-    assert "faster." in page.text
-    loop = table[(table["line_b"] == 33) & (table["kind"] != "async") & table["significant"]]["change"].sum()
-    assert f"{loop / 1e6:.2f} M" in page.text
-    (source,) = b.metadata["sources"]
-    assert re.sub(r"\s+", "", "".join(page.texts)).count("acc=tl.dot(a,b,acc)") == 2
-    assert source["name"] in page.text
-    assert all(link.startswith("#") for link in page.links)
-    assert "do not trust" not in page.text
-
-
-def test_a_gain_of_launches_that_recording_has_changed_is_not_praised(tmp_path: Path) -> None:
-    """Two recordings of an H200: the kernel of the second takes 1.75 times as long recorded as bare."""
-    before, after = (str(RESULTS / f"nvidia-h200-3.6.0-2026-11-27-fla-{when}.pftrace.gz") for when in SIDES)
-    path = tmp_path / "diff.html"
-    assert run("diff", before, after, "--html", str(path)).returncode == 0
-    page = path.read_text()
-    assert (
-        "The verdict of B is &quot;do not trust&quot;: recording has changed what its launches take" in page
-    )
-    assert 'class="verdict plain">38.8% faster (mean launch ' in page
-    assert "verdict good" not in page
-
-
 def test_the_program_around_the_kernels_has_a_section_and_is_in_the_timeline(tmp_path: Path) -> None:
     profile = program()
     page = page_of(profile, tmp_path)
@@ -260,13 +228,3 @@ def test_an_emulated_page_has_cycles_and_every_grid(tmp_path: Path) -> None:
     assert page.facts["launches"]["duration"] == launch_durations(whole.tables, "cycles").round().tolist()
     assert "Program" not in page.text
     assert "#program" not in page.links
-
-
-LINES = st.lists(st.sampled_from(["a", "b", "c = 1", "d = f(x)", ""]), max_size=8)
-
-
-@given(LINES, LINES)
-def test_sides_keep_all_lines_in_their_order(before: list[str], after: list[str]) -> None:
-    pairs = list(side_by_side(before, after))
-    assert [a for a, _ in pairs if a is not None] == list(range(len(before)))
-    assert [b for _, b in pairs if b is not None] == list(range(len(after)))

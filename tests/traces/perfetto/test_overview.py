@@ -5,17 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import profscope
 from profscope.profiles import Profile
-from profscope.traces import overview
 from profscope.traces.tracks import drawn_name
 from tests.support.processor import Processor
 from tests.support.profiles import regular_profile
@@ -59,18 +54,9 @@ def test_no_level_is_empty(shown: Processor) -> None:
         where category = 'summary' order by length(path)"""
     assert shown.query(slices) == [
         ("GPU 0", "matmul_ws_kernel"),
-        ("Findings", "1 finding"),
         ("GPU 0/matmul_ws_kernel", "launch 0"),
         ("GPU 0/matmul_ws_kernel/SM 124", "1 CTA"),
         ("GPU 0/matmul_ws_kernel/SM 124/CTA 0", "CTA 0"),
-    ]
-
-
-def test_findings_say_why(shown: Processor, specialised: Profile) -> None:
-    args = ", ".join(f"extract_arg(arg_set_id, 'debug.{name}')" for name in ("evidence", "line", "gain_pct"))
-    told = specialised.findings().iloc[0]
-    assert shown.query(f"select name, {args} from slice where category = 'finding'") == [
-        ("partition-starved (planted_kernels.py:67)", told["evidence"], 67, told["gain_pct"])
     ]
 
 
@@ -79,31 +65,6 @@ def test_launches_are_slices_of_the_gpu(shown: Processor, specialised: Profile) 
     found = shown.query("select ts, dur, s.name, t.name from gpu_slice s join track t on s.track_id = t.id")
     took = int(launch["end_ns"] - launch["start_ns"])
     assert found == [(int(launch["start_ns"]), took, "matmul_ws_kernel", "stream 0")]
-
-
-def test_counters_are_what_the_spans_say(shown: Processor, specialised: Profile) -> None:
-    sql = "select value from counter join counter_track t on track_id = t.id where t.name = '{}' order by ts"
-    warps = [value for (value,) in shown.query(sql.format("active warps"))]
-    assert (max(warps), warps[-1]) == (12, 0)
-    df = specialised.df
-    flying = df[df["kind"] == "async"]
-    moved = [value for (value,) in shown.query(sql.format("bytes in flight"))]
-    assert moved[-1] == 0
-    steps = shown.query(
-        """select ts, value from counter join counter_track t on track_id = t.id
-        where t.name = 'bytes in flight' order by ts"""
-    )
-    area = sum(value * (after - ts) for (ts, value), (after, _) in pairwise(steps))
-    # By the summary's bytes of all 256 CTAs, shared among what each op had in flight.
-    summary = specialised.summary()
-    expected = 0.0
-    for scope in ("tma load", "tma store"):
-        mine = flying.loc[flying["scope"] == f"{scope} in flight", "duration_ns"]
-        total = summary.loc[summary["scope"] == scope, "bytes_at_most"].iloc[0] / 256
-        expected += total * mine.mean()
-    assert area == pytest.approx(expected, rel=1e-3)
-    ((clock,),) = shown.query(sql.format("SM clock"))
-    assert clock == pytest.approx(specialised.launches["clock_ghz"].iloc[0])
 
 
 def test_variables_come_first(shown: Processor) -> None:
@@ -118,17 +79,8 @@ def test_chrome_traces_have_them_too(specialised: Profile, tmp_path: Path, proce
     specialised.save(tmp_path / "trace.json")
     processor.load(tmp_path / "trace.json")
     assert processor.errors() == []
-    slices = processor.query("select category, name from slice where category in ('summary', 'finding')")
-    assert sorted(slices) == [
-        ("finding", "partition-starved (planted_kernels.py:67)"),
-        ("summary", "matmul_ws_kernel"),
-    ]
-    most = dict(
-        processor.query(
-            "select t.name, max(value) from counter join counter_track t on track_id = t.id group by 1"
-        )
-    )
-    assert [most[name] for name in ("active warps warps", "bytes in flight bytes")] == [12, 32768]
+    slices = processor.query("select name from slice where category = 'summary'")
+    assert slices == [("matmul_ws_kernel",)]
     assert_same(profscope.load(tmp_path / "trace.json"), specialised)
 
 
@@ -157,17 +109,3 @@ def test_each_kernel_has_its_own_sms(tmp_path: Path, processor: Processor) -> No
     bars = processor.query(f"{PATHS} select name from slice join place on track_id = place.id "
                            "where path = 'GPU 0' order by ts")  # fmt: skip
     assert bars == [("matmul_kernel",), ("add_kernel",)]
-
-
-@given(st.lists(st.tuples(st.integers(0, 500), st.integers(1, 90), st.integers(1, 8)), min_size=1))
-def test_a_counter_of_few_steps_keeps_its_mean(spans: list[tuple[int, int, int]]) -> None:
-    start, length, weight = (np.array(each, np.int64) for each in zip(*spans, strict=True))
-    whose = (0, 0, "active warps", "warps")
-    area = float((length * weight).sum())
-    for most in (7, 1000):
-        counter = overview.steps_of(whose, (start, start + length, weight.astype(np.float64)), most, "")
-        assert len(counter.time_ns) <= max(most + 1, 2)
-        assert (np.diff(counter.time_ns) > 0).all()
-        assert counter.value[-1] == 0
-        assert (counter.value[:-1] * np.diff(counter.time_ns)).sum() == pytest.approx(area, rel=0.01)
-        assert ("mean over" in counter.said) == (most == 7 and len(np.unique([start, start + length])) > 7)

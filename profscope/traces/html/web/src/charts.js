@@ -28,7 +28,6 @@ export class Charts {
     root.append(
       make("div", { class: "charts" },
         box("histogram", "How long a scope takes", "all its spans, by duration; eight bins to a doubling", this.scopePicker),
-        box("roofline", "Roofline", "what each loop and line reaches of what the device can do"),
       ),
       this.launchHead,
       make("div", { class: "charts" },
@@ -63,7 +62,6 @@ export class Charts {
     this.drawn = [];
     this.colours();
     this.drawHistogram();
-    this.drawRoofline();
     this.drawLaunch();
   }
 
@@ -110,30 +108,6 @@ export class Charts {
       series: [{}, { stroke: this.theme.accent, fill: this.theme.soft, width: 1.5, paths: uPlot.paths.stepped({ align: 0 }), points: { show: false } }],
       axes: [{ ...this.axis(`duration${unit === "cycles" ? " in cycles" : ""}, ${words.count(total)} spans`, (v) => words.tick(v, unit)), splits: (_, __, low, high) => roundOnes(low, high), filter: (_, splits) => splits }, { ...this.axis("spans", words.count, true), incrs: WHOLE }],
     });
-  }
-
-  drawRoofline() {
-    const { facts, emulated } = this.profile;
-    const { roofline, no_roofline: why } = facts.kernels[this.kernel];
-    const rows = roofline.filter((row) => row.tflop_per_s > 0 && row.flops_per_byte > 0);
-    if (emulated) return this.none("roofline", "The emulator has no rates: its cycles are not time.");
-    if (!rows.length) return this.none("roofline", `${why ? `Not known: ${why}` : "No line of this kernel both moves bytes and computes flops with dots"}.`);
-    const bound = rows.find((row) => row.bound === "tensor cores" && row.peak_pct > 0);
-    const top = bound ? (bound.tflop_per_s / bound.peak_pct) * 100 : null;
-    const bandwidth = facts.peak ? facts.peak.gb_per_s / 1000 : null;
-    const points = rows.map((row) => [row.flops_per_byte, row.tflop_per_s, row]).sort((a, b) => a[0] - b[0]);
-    const low = Math.min(...points.map((p) => p[0])) / 4, high = Math.max(...points.map((p) => p[0]), top && bandwidth ? top / bandwidth : 0) * 4;
-    const roof = Array.from({ length: 41 }, (_, i) => low * (high / low) ** (i / 40));
-    const x = [...new Set([...roof, ...points.map((p) => p[0])])].sort((a, b) => a - b);
-    const limit = (v) => (bandwidth == null ? top : Math.min(bandwidth * v, top ?? Infinity));
-    const at = new Map(points.map((p) => [p[0], p[1]]));
-    this.plot("roofline", [x, x.map(limit), x.map((v) => at.get(v) ?? null)], {
-      scales: { x: { time: false, distr: 3 }, y: { distr: 3 } },
-      series: [{}, { stroke: this.theme.dim, width: 1.5, points: { show: false } }, { stroke: this.theme.accent, paths: () => null, points: { show: true, size: 9, fill: this.theme.accent } }],
-      axes: [this.axis("flops per byte", (v) => String(+v.toPrecision(2))), this.axis("TFLOP/s", (v) => String(+v.toPrecision(2)), true)],
-    });
-    const list = make("ul", { class: "rows" }, ...points.slice(0, 8).map(([, rate, row]) => make("li", {}, `${row.scope.startsWith(`${row.of} `) ? "" : `${row.of} `}${row.scope}${row.line ? `, line ${row.line}` : ""}: ${rate.toFixed(1)} TFLOP/s${row.peak_pct == null ? "" : `, ${row.peak_pct.toFixed(0)} % of the roof (${row.bound})`}`)));
-    this.boxes.roofline.querySelector(".plot").append(list, make("p", { class: "dim" }, facts.peak ? `Roof: ${facts.peak.source}. Bytes as the types of ops say: caches may have held them.` : "No peaks of this device are known."));
   }
 
   drawLaunch() {
