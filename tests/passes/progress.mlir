@@ -12,7 +12,7 @@
 // CHECK-NEXT: arith.constant
 // CHECK-NEXT: arith.ori
 // CHECK-NEXT: st.volatile.global.v4.b32 [$1+0], {{.*}} [[SLOT]], %{{[^,]*}}, [[AT]], {{.*}} -> i32
-// CHECK: arith.addi {{.*}} : i32
+// CHECK: _later = arith.addi {{.*}} : i32
 // CHECK-NEXT: scf.yield
 // CHECK: st.volatile.global.v4.b32
 // CHECK: red.relaxed.gpu.global.add.u32 [$1+12], 1
