@@ -181,6 +181,8 @@ class AllocateBuffer(Pass):
         manifest = manifest_of(module)
         if manifest is None:
             raise PassError("no manifest; run lower-records before allocate-buffer")
+        if not manifest.sections:
+            return  # nothing is stored
         buffers = [op for op in kernel_of(module).walk() if op.name == BUFFER]
         if not buffers:
             raise PassError(f"no {BUFFER}; the module's buffer is allocated already")

@@ -95,10 +95,17 @@ class Writer:
         self.word, self.cta = module.fresh("ps_word"), module.fresh("ps_cta")  # i64 `COUNTERS.slots`; i32
 
     def run(self) -> None:
-        """Raises PassError if the kernel has more places than a mark can name, or its target has no marks."""
-        module = self.module
+        """A kernel that cannot hang stays as it is, with a manifest that has no sections.
+
+        Raises PassError if the kernel has more places than a mark can name, or its target has no marks.
+        """
+        module, name = self.module, self.kernel.symbol or ""
         if not self.target.has_marks:
             raise PassError(f"marks of progress are for NVIDIA GPUs only, not for {self.target.name}")
+        if not any(op.name in LOOPS or wait_of(op, self.awaited, polls=False) for op in self.kernel.walk()):
+            manifest = Manifest(name, self.target.name, warps_of(module, self.kernel), 0, 0, ())
+            module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
+            return
         specialised = [op for op in self.kernel.walk() if op.name == "ttg.warp_specialize"]
         sections = [Section("kernel", module.integer("ttg.num-warps"), (), ())]
         for op in specialised:
@@ -110,15 +117,13 @@ class Writer:
             words, ctas = flow.add_capture(op, self.word, "i64"), flow.add_capture(op, self.cta, "i32")
             for region, word, cta in zip(op.regions[1:], words, ctas, strict=True):
                 self._program(region, word, cta, "")
-        if all(mark.kind in ("begin", "end") for mark in self.marks):
-            raise PassError("it cannot hang: it has no loop, and no op that waits")
         if len(self.marks) > MAX_PLACES:
             raise PassError(
                 f"the kernel has {len(self.marks)} places that could hang, more than {MAX_PLACES}"
             )
         manifest = Manifest(
-            self.kernel.symbol or "", self.target.name, warps_of(module, self.kernel), 0, 0,
-            tuple(sections), marks=tuple(self.marks),
+            name, self.target.name, warps_of(module, self.kernel), 0, 0, tuple(sections),
+            marks=tuple(self.marks),
         )  # fmt: skip
         fill_holes(module, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))

@@ -57,7 +57,9 @@ def manifest_of_binary(kernel: CompiledKernel) -> Manifest:
 
 def _belongs(kernel: CompiledKernel, manifest: Manifest) -> bool:
     """Whether a manifest is that of the binary, which stores its digest: an immediate in machine code, a
-    number in PTX."""
+    number in PTX. A binary without sections stores nothing."""
+    if not manifest.sections:
+        return True
     code: bytes = kernel.kernel
     digest = manifest.digest
     spelled = digest.to_bytes(4, "little"), str(digest).encode(), str(digest - (1 << 32)).encode()

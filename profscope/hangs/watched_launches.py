@@ -80,7 +80,9 @@ class WatchedLaunches(RecordedLaunches):
         return bool(self.boards)
 
     def launcher(self, kernel: CompiledKernel, program: Program, call: Call) -> Callable[..., None]:
-        """What launches a loaded binary on this thread's device, with marks; see `RecordedLaunches`."""
+        """What launches a loaded binary on this thread's device, with marks if it has any; see
+        `RecordedLaunches`."""
+        can_hang = bool(program.manifest.marks)
         own_function, own_packed = kernel.function, kernel.packed_metadata
         of_cluster, device = kernel.metadata.num_ctas, self.device()
         names = list(getattr(kernel.src, "signature", None) or {})
@@ -93,7 +95,7 @@ class WatchedLaunches(RecordedLaunches):
             if about is not None:
                 about.data["function"] = own_function
             watched = None
-            if isinstance(x * y * z, int) and x * y * z:
+            if can_hang and isinstance(x * y * z, int) and x * y * z:
                 tensors = tuple(_tensors(names, others[_FIRST_ARGUMENT:]))
                 watched = self._begin(program, variant, x * y * z * of_cluster, stream, device, tensors)
             pointer = None if watched is None else self.boards[device].pointer(watched.number)

@@ -99,8 +99,13 @@ def test_marks_that_others_follow_at_once_are_left_out() -> None:
 
 
 def test_what_cannot_hang_gets_no_marks() -> None:
-    with pytest.raises(PassError, match="cannot hang"):
-        _run(aot.ttgir(SPECS["add"], CUDA90))
+    text = aot.ttgir(SPECS["add"], CUDA90)
+    module = parse(text)
+    run_pipeline(module, parse_pipeline("progress,allocate-buffer"), PassContext(triton_version()))
+    found = manifest_in(str(module))
+    assert found is not None
+    assert (found.sections, found.marks) == ((), ())
+    assert str(module.functions[0]) == str(parse(text).functions[0])
 
 
 def test_other_gpus_are_refused() -> None:
@@ -122,11 +127,7 @@ def test_a_module_with_marks_is_not_lowered_again() -> None:
 )
 def test_the_corpus(spec: Spec) -> None:
     """Triton verifies and lowers what the pass writes, and each kernel's marks have their section."""
-    try:
-        found = manifest(spec.name)
-    except PassError as error:
-        assert "cannot hang" in str(error)  # noqa: PT017
-        return
+    found = manifest(spec.name)
     assert {mark.section for mark in found.marks} == set(range(len(found.sections)))
     assert all(
         mark.loop < at or mark.loop == -1 for at, mark in enumerate(found.marks) if mark.kind == "loop"
