@@ -13,11 +13,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
+from profscope.analysis.brief import MOST_BYTES
 from profscope.analysis.model.build import ALL_PARTS, profile_model
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.labels import groups_of
 from profscope.analysis.model.lines import lines_entry
 from profscope.analysis.model.numbers import plain
+from profscope.analysis.report import MOST_CHARACTERS
 from profscope.profiles import Profile, load
 from profscope.schema import Tables
 from tests.support.captured import captured
@@ -61,8 +63,12 @@ def test_every_field_has_its_type_and_every_number_is_finite(name: str) -> None:
 
 @given(profiles())
 @settings(max_examples=examples(10), deadline=None)
-def test_any_profile_has_a_model(profile: Profile) -> None:
+def test_any_profile_has_a_model_a_report_and_a_brief(profile: Profile) -> None:
     check(profile_model(profile.tables))
+    told = profile.report()
+    jsonschema.Draft202012Validator(model_schema()).validate(told)
+    assert len(json.dumps(told, indent=1, allow_nan=False)) <= MOST_CHARACTERS
+    assert len(profile.brief().encode()) <= MOST_BYTES
 
 
 @cache

@@ -10,10 +10,10 @@ from typing import Any
 import jsonschema
 import pandas as pd
 import pytest
-from hypothesis import given, settings
 
 import profscope
 from profscope.analysis import report as reporting
+from profscope.analysis.brief import MOST_BYTES
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.in_brief import MOST_KERNELS
@@ -24,10 +24,9 @@ from profscope.analysis.texts import clipped
 from profscope.profiles import Profile, load
 from profscope.schema import spans_frame
 from profscope.traces.merging import Part, merged
-from tests.support.examples import examples
 from tests.support.json_schema import model_schema
 from tests.support.made_up_spans import made_up
-from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
+from tests.support.profiles import launch_table, profile_metadata, regular_profile
 
 DATA = Path(__file__).parents[1] / "data"
 SCHEMA = json.loads((Path(reporting.__file__).parent / "report.schema.json").read_text())
@@ -43,12 +42,6 @@ def check(told: dict[str, Any]) -> None:
 def test_the_schema_is_that_of_the_model() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert model_schema() == SCHEMA
-
-
-@given(profiles())
-@settings(max_examples=examples(10), deadline=None)
-def test_any_profile_has_a_report(profile: Profile) -> None:
-    check(profile.report())
 
 
 def many_kernels(count: int) -> Profile:
@@ -74,7 +67,7 @@ def many_kernels(count: int) -> Profile:
     return Profile(spans_frame(rows.to_dict("series")), launches, profile_metadata(notes=notes))
 
 
-@pytest.mark.parametrize("count", [1, 12, 75])
+@pytest.mark.parametrize("count", [1, 30])
 def test_it_is_never_too_long(count: int) -> None:
     profile = many_kernels(count)
     told = profile.report()
@@ -84,6 +77,11 @@ def test_it_is_never_too_long(count: int) -> None:
     assert len(shown) + told["left_out"]["kernels"] == count
     assert len(shown) == min(count, MOST_KERNELS)
     assert len(told["header"]["notes"]) + told["left_out"]["notes"] == count
+    text = profile.brief()
+    assert len(text.encode()) <= MOST_BYTES
+    in_brief = re.findall(r"^\d+\. (kernel_\d{4})", text, re.MULTILINE)
+    assert in_brief == shown[: len(in_brief)]
+    assert (f"left out: {count - len(in_brief)} kernels, " in text) == (count > len(in_brief))
 
 
 EVIDENCE = ("gather", "column", "library-attention")

@@ -1,5 +1,4 @@
-"""What stands beside the spans (CTAs, samples, instruction counts, counters, experiments) in traces and spools,
-of several ranks, and in parts."""
+"""CTAs, samples, counts, counters and experiments in traces and spools, of ranks, and in parts."""
 
 from __future__ import annotations
 
