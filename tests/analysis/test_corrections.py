@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import profscope
 from profscope.analysis.spans.corrections import CORRECTED, with_corrected
@@ -16,7 +18,6 @@ from profscope.profiles import Profile
 from profscope.schema import spans_frame
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
-from tests.support.validation import validate
 
 READ, ROW = 2.0, 20.0
 METADATA: dict[str, Any] = {"clock": {"read_cycles": READ, "row_cycles": ROW, "basis": "measured"}}
@@ -36,59 +37,49 @@ def tree(*spans: tuple[str, int, int, int, int], ns_per_cycle: int = 1) -> pd.Da
     return spans_frame(pd.DataFrame(rows).to_dict("series"))
 
 
-def corrected(df: pd.DataFrame) -> list[int]:
-    return with_corrected(df, METADATA)["corrected_cycles"].tolist()
+# By what it shows: spans, and what they have left without the reads (2 cycles each) and rows (20) in them.
+KERNEL = ("kernel", -1, -1, 0, 100)
+TREES: dict[str, tuple[list[tuple[str, int, int, int, int]], list[int]]] = {
+    "a span loses one read": ([("kernel", -1, -1, 100, 192)], [90]),
+    "a span shorter than a read loses what it has": ([("kernel", -1, -1, 100, 101)], [0]),
+    "reads that neighbours share count once": (
+        [KERNEL, ("op", 0, -1, 0, 40), ("op", 0, -1, 40, 100)],
+        [96, 38, 58],
+    ),
+    "a read for each stretch before, between and behind": (
+        [KERNEL, ("op", 0, -1, 10, 40), ("op", 0, -1, 50, 90)],
+        [100 - 5 * 2, 28, 38],
+    ),
+    "a mark cuts what it is in": ([KERNEL, ("mark", 0, -1, 50, 50)], [96, 0]),
+    "a loop loses the rows of its iterations": (
+        [("loop", -1, -1, 0, 300), *(("op", 0, at // 2, 10 + 60 * at, 40 + 60 * at) for at in range(4))],
+        [300 - 9 * 2 - 2 * 20, 28, 28, 28, 28],
+    ),
+    "an iteration loses its row and the loop does not": (
+        [
+            ("loop", -1, -1, 0, 200),
+            ("iteration", 0, 0, 0, 100),
+            ("op", 1, 0, 10, 50),
+            ("iteration", 0, 1, 100, 200),
+            ("op", 3, 1, 110, 150),
+        ],
+        [200 - 6 * 2 - 2 * 20, 100 - 3 * 2 - 20, 38, 74, 38],
+    ),
+    "nothing loses more than its own time": (
+        [("loop", -1, -1, 0, 50), ("op", 0, 0, 1, 25), ("op", 0, 1, 26, 50)],
+        [22 + 22, 22, 22],
+    ),
+    "what is in flight loses one read and its parent nothing by it": (
+        [KERNEL, ("op", 0, -1, 0, 100), ("async", 1, -1, 10, 300)],
+        [98, 98, 288],
+    ),
+}
 
 
-def test_a_span_loses_one_read() -> None:
-    assert corrected(tree(("kernel", -1, -1, 100, 192))) == [90]
-
-
-def test_a_span_that_is_shorter_than_a_read_loses_what_it_has() -> None:
-    assert corrected(tree(("kernel", -1, -1, 100, 101))) == [0]
-
-
-def test_reads_that_neighbours_share_count_once() -> None:
-    df = tree(("kernel", -1, -1, 0, 100), ("op", 0, -1, 0, 40), ("op", 0, -1, 40, 100))
-    assert corrected(df) == [96, 38, 58]
-
-
-def test_a_span_with_spans_inside_loses_a_read_for_each_stretch() -> None:
-    df = tree(("kernel", -1, -1, 0, 100), ("op", 0, -1, 10, 40), ("op", 0, -1, 50, 90))
-    assert corrected(df) == [100 - 5 * 2, 28, 38]  # before, first, between, second, behind
-
-
-def test_a_mark_cuts_what_it_is_in() -> None:
-    df = tree(("kernel", -1, -1, 0, 100), ("mark", 0, -1, 50, 50))
-    assert corrected(df) == [96, 0]
-
-
-def test_a_loop_loses_the_rows_of_its_iterations() -> None:
-    df = tree(
-        ("loop", -1, -1, 0, 300), ("op", 0, 0, 10, 50), ("op", 0, 0, 60, 90), ("op", 0, 1, 130, 170),
-        ("op", 0, 1, 180, 210),
-    )  # fmt: skip
-    assert corrected(df)[0] == 300 - 9 * 2 - 2 * 20
-
-
-def test_an_iteration_loses_its_row_and_the_loop_does_not() -> None:
-    df = tree(
-        ("loop", -1, -1, 0, 200), ("iteration", 0, 0, 0, 100), ("op", 1, 0, 10, 50),
-        ("iteration", 0, 1, 100, 200), ("op", 3, 1, 110, 150),
-    )  # fmt: skip
-    assert corrected(df) == [200 - 6 * 2 - 2 * 20, 100 - 3 * 2 - 20, 38, 74, 38]
-
-
-def test_nothing_loses_more_than_its_own_time() -> None:
-    df = tree(("loop", -1, -1, 0, 50), ("op", 0, 0, 1, 25), ("op", 0, 1, 26, 50))
-    own = self_times(with_corrected(df, METADATA), "corrected_cycles")
-    assert corrected(df) == [22 + 22, 22, 22]
-    assert (own >= 0).all()
-
-
-def test_what_is_in_flight_loses_one_read_and_its_parent_nothing_by_it() -> None:
-    df = tree(("kernel", -1, -1, 0, 100), ("op", 0, -1, 0, 100), ("async", 1, -1, 10, 300))
-    assert corrected(df) == [98, 98, 288]
+@pytest.mark.parametrize("shown", TREES)
+def test_by_hand(shown: str) -> None:
+    spans, left = TREES[shown]
+    assert with_corrected(tree(*spans), METADATA)["corrected_cycles"].tolist() == left
 
 
 def test_ns_shrink_by_the_same_part() -> None:
@@ -102,32 +93,19 @@ def test_unknown_where_the_cost_is() -> None:
     assert [str(df[name].dtype) for name in CORRECTED] == ["Int64", "Int64"]
 
 
-@given(profiles())
-@settings(max_examples=examples(25), deadline=None)
-def test_any_profile(profile: Profile) -> None:
-    df = with_corrected(profile.tables.df, METADATA)
-    raw, left = (df[name].to_numpy(np.int64) for name in ("duration_cycles", "corrected_cycles"))
-    assert (left >= 0).all()
-    assert (left <= raw).all()
-    lost = df.assign(lost=raw - left)
+@given(profiles(), st.sampled_from([(READ, ROW), (2.4, 17.52)]))
+@settings(max_examples=examples(40), deadline=None)
+def test_any_profile(profile: Profile, cost: tuple[float, float]) -> None:
+    """A span loses what those inside lost and a part of its own time; rounded, sums stay sums."""
+    clock = {"read_cycles": cost[0], "row_cycles": cost[1], "basis": "measured"}
+    df = with_corrected(profile.tables.df, {"clock": clock})
     synchronous = (df["kind"] != "async").to_numpy()
-    # What a span lost is what those inside lost and what it lost itself, of its own time.
-    own = self_times(lost, "lost")
-    assert (own[synchronous] >= 0).all()
-    assert (own[synchronous] <= self_times(df, "duration_cycles")[synchronous]).all()
-
-
-@given(profiles())
-@settings(max_examples=examples(25), deadline=None)
-def test_parts_of_cycles_make_no_span_shorter_than_what_is_in_it(profile: Profile) -> None:
-    """Each span is rounded with its own time, so that the sums stay sums."""
-    clock = {"clock": {"read_cycles": 2.4, "row_cycles": 17.52, "basis": "measured"}}
-    df = with_corrected(profile.tables.df, clock)
-    synchronous = (df["kind"] != "async").to_numpy()
+    left, raw = (df[name].to_numpy(np.int64) for name in ("corrected_cycles", "duration_cycles"))
+    assert ((left >= 0) & (left <= raw)).all()
     for unit in ("cycles", "ns"):
-        own, raw = self_times(df, f"corrected_{unit}"), self_times(df, f"duration_{unit}")
-        assert (own[synchronous] <= raw[synchronous]).all()
-        assert (own[synchronous & (raw >= 0)] >= 0).all()
+        own, own_raw = self_times(df, f"corrected_{unit}"), self_times(df, f"duration_{unit}")
+        assert (own[synchronous] <= own_raw[synchronous]).all()
+        assert (own[synchronous & (own_raw >= 0)] >= 0).all()
 
 
 def test_a_profile_has_the_columns_and_files_do_not(tmp_path: Path) -> None:
@@ -148,16 +126,3 @@ def test_no_payload_has_the_name_of_a_column() -> None:
     from profscope.schema import CORRECTED_DTYPES, MODEL_DTYPES, SPAN_DTYPES
 
     assert {*SPAN_DTYPES, *CORRECTED_DTYPES, *MODEL_DTYPES, "stage", "for_iteration"} == RESERVED
-
-
-def test_tables_with_the_columns_are_valid_and_saved_without_them(tmp_path: Path) -> None:
-    from profscope.schema import Tables
-    from profscope.traces.saving import save
-
-    plain = regular_profile(launches=1, ctas=1, warps=1)
-    tables = Tables(plain.df, plain.launches, plain.metadata)
-    assert validate(plain.tables) == []
-    assert validate(tables) == []
-    for suffix in (".json", ".pftrace"):
-        save(tables, tmp_path / f"t{suffix}")
-        assert list(profscope.load(tmp_path / f"t{suffix}").tables.df) == list(plain.tables.df)

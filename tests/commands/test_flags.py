@@ -11,9 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profscope import __main__ as door
+from profscope import load
+from profscope.commands.doctor import environment
 from profscope.commands.run import add_flags, make_parser, option_names, run_options
+from profscope.commands.run_variables import run_defaults
+from profscope.errors import OptionError
 from profscope.instrument_passes.passes.op_spans import OpSpans
 from profscope.options import Options
+from tests.support.forks import Forks
 from tests.support.option_examples import example
 
 PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()
@@ -140,3 +146,82 @@ def test_the_page_has_every_flag_and_no_other() -> None:
     assert documented == flags - {"-h", "--help", "--version"}
     own = [action for action in parser._actions if not {"-h", "--version"} & {*action.option_strings}]
     assert len(own) <= 17, "what few need is left to session()"
+
+
+# PROFSCOPE_RUN_*: defaults of the flags.
+
+ACTIONS = make_parser()[1]
+
+
+def test_each_flag_has_a_variable() -> None:
+    given = {
+        "PROFSCOPE_RUN_CTAS": "0,17",
+        "PROFSCOPE_RUN_OVERHEAD_PCT": "2.5",
+        "PROFSCOPE_RUN_EVIDENCE": "false",
+        "PROFSCOPE_RUN_EVENTS": "true",
+        "PROFSCOPE_RUN_OUTPUT": "mine.json",
+        "PROFSCOPE_RUN_KERNELS": "",
+        "PROFSCOPE_JOB": "7",
+    }
+    found = run_defaults(ACTIONS, given)
+    assert found == {
+        "ctas": [0, 17], "overhead_pct": 2.5, "evidence": False, "events": True, "output": "mine.json",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "said"),
+    [
+        ("PROFSCOPE_RUN_CTAS", "many", "'many' is not a number, 1 or more, or a list, such as 0,17"),
+        ("PROFSCOPE_RUN_EVIDENCE", "counts,seconds:abc", "'seconds:abc': S of seconds:S is more than 0"),
+        ("PROFSCOPE_RUN_EVENTS", "1", "'1' is not true or false"),
+        ("PROFSCOPE_RUN_CTA", "1", "there are only PROFSCOPE_RUN_OUTPUT, PROFSCOPE_RUN_QUIET, "),
+        ("PROFSCOPE_RUN_NO_EVIDENCE", "true", "there are only PROFSCOPE_RUN_OUTPUT, PROFSCOPE_RUN_QUIET, "),
+    ],
+)
+def test_a_bad_variable_is_named(variable: str, text: str, said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        run_defaults(ACTIONS, {variable: text})
+    assert str(caught.value).startswith(f"{variable}: ")
+    assert said in str(caught.value)
+
+
+def test_a_bad_variable_ends_the_command_before_the_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROFSCOPE_RUN_MEMORY", "1")
+    assert door.main(["run", "-c", "raise AssertionError"]) == 2
+    assert "profscope run: PROFSCOPE_RUN_MEMORY: there are only PROFSCOPE_RUN_" in capsys.readouterr().err
+
+
+def test_doctor_lists_what_is_set() -> None:
+    assert environment({"PROFSCOPE_RUN_CTAS": "4", "HOME": "/root"}) == {"PROFSCOPE_RUN_CTAS": "4"}
+
+
+PROGRAM = """
+import torch
+from tests.kernels.add import add_kernel
+x = torch.ones(64)
+add_kernel[(4,)](x, x, x, 64, BLOCK=16)
+"""
+
+
+_RUN = """
+import os, sys
+sys.path.append(os.getcwd())  # the checkout, from which the program imports
+os.chdir(sys.argv[1])
+from profscope.__main__ import main
+sys.exit(main(["run", "--backend", "emulator", "--every", "1", "-c", sys.argv[2]]))
+"""
+
+
+def test_the_command_line_has_the_last_word(
+    tmp_path: Path, forks: Forks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"OUTPUT": str(tmp_path / "t.json"), "CTAS": "0,2", "SPOOL": "", "QUIET": "true", "EVERY": "2"}
+    for name, text in given.items():
+        monkeypatch.setenv(f"PROFSCOPE_RUN_{name}", text)
+    done = forks.run(_RUN, tmp_path, PROGRAM)
+    assert (done.returncode, done.stderr) == (0, "")
+    options = load(tmp_path / "t.json").metadata["options"]
+    assert (options["ctas"], options["every"]) == ([0, 2], 1)

@@ -10,6 +10,9 @@ import pytest
 import profscope
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
+from profscope.traces import trace_file
+from profscope.traces.loading import load_part
+from profscope.traces.trace_filter import TraceFilter
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.validation import validate
 
@@ -80,3 +83,51 @@ def test_a_part_that_is_not_there_or_cannot_be(
 ) -> None:
     with pytest.raises(error, match=said):
         profscope.load(saved / "t.parquet", **part)
+
+
+# What does not fit into the free memory is refused before it is read.
+
+
+@pytest.fixture(scope="module")
+def small() -> Profile:
+    return regular_profile(launches=3, ctas=2, warps=2, iterations=5)
+
+
+@pytest.fixture(scope="module")
+def parquet(tmp_path_factory: pytest.TempPathFactory, small: Profile) -> Path:
+    folder = tmp_path_factory.mktemp("room")
+    small.save(folder / "t.parquet")
+    return folder
+
+
+def free(patch: pytest.MonkeyPatch, spans: int) -> None:
+    """Let there be memory for so many spans."""
+    patch.setattr(trace_file, "free_bytes", lambda: spans * trace_file.PEAK_BYTES_A_SPAN)
+
+
+def test_what_does_not_fit_is_refused_before_it_is_read(
+    parquet: Path, small: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, spans = "t.parquet", len(small.tables.df)
+    free(monkeypatch, spans - 1)
+    with pytest.raises(
+        TraceError, match=rf"{name} has {spans} spans: to read them takes up to .* are free; .*DuckDB"
+    ):
+        profscope.load(parquet / name)
+    free(monkeypatch, spans)
+    assert len(profscope.load(parquet / name).df) == spans
+
+
+def test_a_launch_is_read_where_the_whole_does_not_fit(
+    parquet: Path, small: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = small.tables.df["launch"] == 1
+    free(monkeypatch, int(launch.sum()))
+    assert len(load_part(parquet / "t.parquet", TraceFilter(launch=1)).tables.df) == launch.sum()
+    with pytest.raises(TraceError, match="are free"):  # no launch has this number: all would be read
+        load_part(parquet / "t.parquet", TraceFilter(launch=99))
+
+
+def test_any_trace_passes_where_free_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_file, "free_bytes", lambda: None)
+    trace_file.check_room("t", 1 << 50)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import webbrowser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -12,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from profscope import __main__ as door
+from tests.support.forks import Forks
 from tests.support.profiles import regular_profile
 
 
@@ -83,13 +81,20 @@ add_kernel[(4,)](x, x, x, 64, BLOCK=16)
 """
 
 
-def test_a_run_opens_its_profile_at_the_end(tmp_path: Path) -> None:
-    words = ["run", "--open", "-q", "-o", str(tmp_path / "t.json"), "-c", PROGRAM]
-    done = subprocess.run(
-        [sys.executable, "-m", "profscope", *words],
-        capture_output=True, text=True, check=False,
-        env={**os.environ, "BROWSER": "true", "TMPDIR": str(tmp_path)},
-    )  # fmt: skip
+_RUN = """
+import os, sys, tempfile, webbrowser
+sys.path.append(os.getcwd())  # the checkout, from which the program imports
+os.chdir(sys.argv[1])
+tempfile.tempdir = sys.argv[1]
+webbrowser.open = lambda url: True
+from profscope.__main__ import main
+words = ["run", "--backend", "emulator", "--open", "-q", "-o", "t.json"]
+sys.exit(main([*words, "-c", sys.argv[2]]))
+"""
+
+
+def test_a_run_opens_its_profile_at_the_end(tmp_path: Path, forks: Forks) -> None:
+    done = forks.run(_RUN, tmp_path, PROGRAM)
     (page,) = tmp_path.glob("profscope-page-*/profile.html")
     assert (done.returncode, done.stderr) == (0, f"profscope: opened {page}\n")
     assert "add_kernel" in page.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -171,3 +172,21 @@ def test_a_counter_of_few_steps_keeps_its_mean(spans: list[tuple[int, int, int]]
         assert counter.value[-1] == 0
         assert (counter.value[:-1] * np.diff(counter.time_ns)).sum() == pytest.approx(area, rel=0.01)
         assert ("mean over" in counter.said) == (most == 7 and len(np.unique([start, start + length])) > 7)
+
+
+# Recordings that are kept in the repository show what is found in them today.
+
+ROOT = Path(__file__).parents[3]
+STORED = sorted([*ROOT.glob("bench/results/*.pftrace.gz"), *ROOT.glob("tests/data/plotting/*.pftrace.gz")])
+DRAWN = re.compile(rb"([a-z-]+) \(([\w.]+):(\d+)\)")
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.name)
+def test_findings_that_are_drawn_are_those_of_a_load(path: Path) -> None:
+    findings = profscope.load(path).findings()
+    content = gzip.decompress(path.read_bytes())
+    drawn = {(name.decode(), file.decode(), int(line)) for name, file, line in DRAWN.findall(content)}
+    files = [Path(file).name for file in findings["file"]]
+    assert drawn == set(zip(findings["finding"], files, findings["line"], strict=True))
+    for evidence in findings["evidence"]:
+        assert evidence.encode() in content
