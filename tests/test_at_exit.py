@@ -56,13 +56,6 @@ def test_a_profile_can_be_saved(
     assert validate(profile.tables) == []
 
 
-def test_a_profile_can_be_asked_and_loaded(tmp_path: Path, forks: Forks) -> None:
-    path = tmp_path / "trace.json"
-    last = f"print(len(prof.summary()) > 0); {_SAVE}; print(profscope.load(sys.argv[1]).df.equals(prof.df))"
-    ran = forks.run(_LAST_MOMENTS.format(opened=_LEFT_BEFORE, last=last, end=""), path)
-    assert (ran.stdout, ran.stderr) == ("True\nTrue\n", "")
-
-
 def test_launches_at_exit_reach_the_spool(tmp_path: Path, forks: Forks) -> None:
     last = "launch_add(); prof._parts().recorder.spooler.full()"  # as when memory= is used up
     opened = _OPEN.replace("backend=", "spool=sys.argv[1], backend=")

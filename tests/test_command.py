@@ -146,12 +146,6 @@ def test_the_version_is_a_line_or_what_a_bug_report_begins_with(capsys: pytest.C
         overview.main(["--json"])
 
 
-def test_an_unknown_subcommand_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        overview.main(["veiw"])
-    assert "invalid choice: 'veiw'" in capsys.readouterr().err
-
-
 def test_a_file_in_place_of_a_subcommand_gets_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,11 +102,3 @@ def test_a_run_loads_nothing_that_a_program_may_want_to_prepare(tmp_path: Path) 
     """Environment variables that torch and Triton read when they are imported, say."""
     modules = loaded(command("profscope", "run", "-o", f"{tmp_path}/trace.json", "-c", "pass"))
     assert not packages(modules) & {"pandas", "rich", "torch", "triton"}
-
-
-def test_reading_a_trace_loads_neither_triton_nor_torch() -> None:
-    modules = loaded(
-        "import profscope; profscope.load; import profscope.traces.loading; import profscope.viewer.view"
-    )
-    assert "pandas" in packages(modules)
-    assert not packages(modules) & {"torch", "triton"}

@@ -226,35 +226,6 @@ def test_calls_that_did_not_run_leave_nothing_in_a_ring() -> None:
 # What is recorded.
 
 
-def test_launches_are_told_apart() -> None:
-    with session() as prof:
-        launch_add(2500)
-        launch_collatz(3)
-        launch_add(5000)
-    assert prof.launches["kernel"].tolist() == ["add_kernel", "collatz_kernel", "add_kernel"]
-    assert prof.launches["grid_x"].tolist() == [3, 3, 5]
-    assert prof.df["launch"].unique().tolist() == [0, 1, 2]
-    starts = prof.launches["start_ns"]
-    assert (starts.iloc[1:].to_numpy() >= prof.launches["end_ns"].iloc[:-1].to_numpy()).all()
-
-
-def test_kernels_chooses_by_name() -> None:
-    with session(kernels="collatz") as prof:
-        launch_add()
-        launch_collatz(3)
-    assert prof.launches["kernel"].tolist() == ["collatz_kernel"]
-
-
-def test_the_tables_may_be_read_inside_the_block() -> None:
-    with session() as prof:
-        assert prof.launches.empty
-        launch_add()
-        assert len(prof.launches) == 1
-        launch_add()
-        assert prof.df["launch"].nunique() == 2
-    assert len(prof.launches) == 2
-
-
 def test_a_session_goes_on_after_the_end_of_one_that_was_paused_for_it() -> None:
     outer, inner = session(), session()
     with contextlib.ExitStack() as first, contextlib.ExitStack() as second:

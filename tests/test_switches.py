@@ -30,15 +30,6 @@ def test_start_and_stop() -> None:
         profscope.stop()
 
 
-def test_start_beside_a_session() -> None:
-    with session():
-        with pytest.raises(profscope.errors.SessionError, match="sessions do not nest"):
-            profscope.start(backend="emulator")
-        with pytest.raises(profscope.errors.SessionError, match="has begun no session"):
-            profscope.stop()
-    assert OPEN == []
-
-
 @pytest.mark.parametrize(("every", "recorded"), [(1, 3), (2, 2)])
 def test_what_is_launched_in_a_pause_is_bare_and_has_no_turn(every: int, recorded: int) -> None:
     before = triton_globals()

@@ -279,13 +279,6 @@ def test_a_matmul_of_an_h200_without_samples_says_how_to_know_more() -> None:
     assert "session(evidence=True)" in account.advice
 
 
-def test_little_that_is_unknown_needs_no_advice() -> None:
-    (account,) = accounts_of(profscope.load(DATA / "findings" / "starving-partition.json.gz").tables)
-    assert 0 < account.shares[UNKNOWN] < 0.3
-    assert account.advice == ""
-    assert list(account.shares)[-1] == OTHER
-
-
 def test_too_few_samples_ask_for_launches() -> None:
     samples, sampler = sample_tables([captured("chase")])
     tables = of_samples(samples.iloc[:1].assign(samples=12), sampler)

@@ -16,7 +16,6 @@ from profscope.analysis.spans.ctas import shape_of
 from profscope.profiles import Profile
 from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile
-from tests.support.sessions import launch_add, session
 
 
 def ctas(lengths: list[int], sms: int, per_sm: int = 1) -> pd.DataFrame:
@@ -80,15 +79,6 @@ def test_what_was_left_out_is_not_judged() -> None:
     assert table.empty
     (said,) = table.attrs["not_measured"]
     assert said.startswith("matmul_kernel: all: ")
-
-
-def test_an_emulated_profile_says_so() -> None:
-    with session() as prof:
-        launch_add()
-    table = prof.findings()
-    assert len(table)
-    assert table["evidence"].str.endswith("(cycles of the emulator's cost model)").all()
-    assert table.get("gain_pct", pd.Series(dtype="float64")).isna().all()
 
 
 OPS = st.sampled_from([

@@ -58,12 +58,3 @@ def test_nothing_ends_earlier_than_all_that_is_on_the_way() -> None:
     assert len(known)
     assert (known["earlier_pct"] <= 25 * known["share"] + 5).all()
     assert path["cycles"].is_monotonic_decreasing
-
-
-def test_copies_in_flight_are_on_the_way() -> None:
-    path = captured("softmax-heavy-0").timeline.critical_path()
-    assert path["scope"].iloc[0] == "async copy x"
-
-
-def test_of_nothing_there_is_no_way() -> None:
-    assert Profile().timeline.critical_path().empty

@@ -172,24 +172,6 @@ def test_a_grid_decides_how_many_ctas_record_and_is_compared(grid: int) -> None:
     assert stores["low"] <= totals[1] - totals[0] <= stores["high"]
 
 
-def test_another_grid_of_the_same_constexprs_is_compared_if_it_does_the_same_work() -> None:
-    many, few = recorded_strided(64, 256), recorded_strided(4, 256)
-    difference = profscope.diff(many, few)
-    launch = difference.iloc[0]
-    assert (launch["differs"], launch["status"]) == ("grid 64 -> 4", "changed")
-    assert launch["percent"] > 100
-    less = profscope.diff(many, recorded_strided(4, 256, size=1 << 13))
-    statuses = zip(less["grid_a"], less["grid_b"], less["status"], strict=True)
-    assert sorted(statuses) == [("", "4", "appeared"), ("64", "", "gone")]
-
-
-def test_samples_by_different_options_are_refused() -> None:
-    with pytest.raises(profscope.errors.DiffError) as refused:
-        profscope.diff(recorded_strided(64, 256), recorded_strided(64, 256, ctas=4))
-    why = "the first recorded 8 of 64 CTAs (ctas=64), the second 16 of 64 CTAs (ctas=4): record both with"
-    assert why in str(refused.value)
-
-
 def test_moved_lines_are_the_same_lines(three_stages: Profile, tmp_path: Path) -> None:
     source = three_stages.metadata["sources"][0]
     lines = source["text"].splitlines()
@@ -209,27 +191,6 @@ def test_moved_lines_are_the_same_lines(three_stages: Profile, tmp_path: Path) -
     assert len(moved) == 5
     assert (moved["line_b"] == moved["line_a"] + 2).all()
     assert "loop L35" in set(difference["scope"])
-
-
-def test_other_kernels_beside_it_are_said_to_have_come(three_stages: Profile) -> None:
-    with session() as prof:
-        launch_matmul(3)
-        launch_add()
-    difference = profscope.diff(three_stages, prof)
-    assert difference["kernel"].unique().tolist() == ["add_kernel", "matmul_kernel"]
-    added = row_of(difference, "add_kernel")
-    assert (added["status"], added["significant"], added["self_a"]) == ("appeared", True, 0)
-    assert added["variant_a"] is pd.NA
-    assert added["change"] == added["self_b"] > 0
-    gone = row_of(profscope.diff(prof, three_stages), "add_kernel")
-    assert (gone["status"], gone["change"]) == ("gone", -added["change"])
-
-
-def test_sessions_and_paths_are_taken(three_stages: Profile, tmp_path: Path) -> None:
-    path = tmp_path / "three.pftrace"
-    three_stages.save(path)
-    for a, b in ((str(path), three_stages), (three_stages, path)):
-        assert set(profscope.diff(a, b)["status"]) == {"same"}
 
 
 # Bad input.
@@ -301,17 +262,6 @@ def test_another_build_needs_a_larger_change() -> None:
     assert row_of(profscope.diff(a, slowed(edited, "wait", 1.5)), "wait")["significant"]
 
 
-def test_the_note_on_noise_names_versions_that_differ() -> None:
-    """They make two binaries of one kernel."""
-    a, b = (run_of_matmul(0, triton=version, torch="2.9.0") for version in ("3.6.0", "3.7.1"))
-    difference = profscope.diff(a, b)
-    cold, noise = difference.attrs["notes"]
-    assert cold.startswith("Time includes 2 cold launches")
-    assert noise.startswith("matmul_kernel: a change below 4 % of a row's time plus 1 % of all warps' time ")
-    assert noise.endswith("(Triton 3.6.0 and 3.7.1)")
-    assert not any("Triton" in note for note in profscope.diff(a, a).attrs["notes"])
-
-
 def test_first_and_cold_launches_are_left_out(gpu_runs: list[Profile]) -> None:
     a = gpu_runs[0]
     cold = a.launches.assign(cold=a.launches["launch"] == 3)
@@ -333,14 +283,6 @@ def test_single_launches_are_compared_by_their_ctas() -> None:
     slow = profscope.diff(a, slowed(b, "dot", 1.6))
     assert row_of(slow, "dot")["significant"]
     assert slow["scope"].iloc[1] == "dot"
-
-
-def test_where_ctas_were_left_out_figures_are_of_the_grid(gpu_runs: list[Profile]) -> None:
-    a, b = (run_of_matmul(seed, ctas=8) for seed in (0, 1))
-    a, b = (replace(each, launches=each.launches.assign(grid_x=16)) for each in (a, b))
-    row, whole = (row_of(profscope.diff(*sides), "dot") for sides in ((a, b), gpu_runs[:2]))
-    assert row["count_a"] == row["count_b"] == whole["count_b"]
-    assert row["self_b"] == pytest.approx(whole["self_b"], rel=0.05)
 
 
 def test_clocks_that_differ_are_said_and_cycles_compared(gpu_runs: list[Profile]) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import profscope
-from profscope.errors import OptionError, TraceError
+from profscope.errors import OptionError
 from profscope.profiles import Profile
 from tests.support.edited import run_of_matmul
 
@@ -62,15 +61,3 @@ def test_noise_above_the_bound_is_told_with_both_figures() -> None:
 def test_what_is_no_bound_is_refused(bound: object) -> None:
     with pytest.raises(OptionError, match="not a percentage, such as 5%"):
         profscope.diff(run_of_matmul(0), run_of_matmul(1)).failed(above=bound)  # type: ignore[arg-type]
-
-
-def test_bare_times_survive_a_file_and_are_checked_in_it(tmp_path: Path) -> None:
-    profile = timed(20_000, 1, 0)
-    profile.save(tmp_path / "good.pftrace.gz")
-    assert (
-        profscope.load(tmp_path / "good.pftrace.gz").metadata["bare_times"] == profile.metadata["bare_times"]
-    )
-    broken = replace(profile, metadata=profile.metadata | {"bare_times": {"matmul_kernel": [{"key": 1}]}})
-    broken.save(tmp_path / "bad.pftrace.gz")
-    with pytest.raises(TraceError, match="without grid, times"):
-        profscope.load(tmp_path / "bad.pftrace.gz")

@@ -12,14 +12,11 @@ import pytest
 from hypothesis import given, settings
 
 from profscope.analysis.line_rows import folded_path, placed
-from profscope.analysis.lines import LINE_COLUMNS, line_counts
+from profscope.analysis.lines import line_counts
 from profscope.analysis.lines import lines as line_table
-from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.sources import Sources
-from profscope.evidence.sample_tables import sample_tables
 from profscope.evidence.tables import counts_table
 from profscope.profiles import Profile
-from tests.support.captures import captured
 from tests.support.examples import examples
 from tests.support.h200_evidence import counted, number
 from tests.support.profiles import profiles, regular_profile
@@ -125,12 +122,6 @@ def test_work_and_instructions_stand_at_their_lines() -> None:
 def test_a_wait_for_wgmma_is_told_from_one_for_other_warps(cls: str, said: str) -> None:
     table = sample_rows({27: {"barrier": 400}}, classes={27: cls}, blamed={27: (27, "mma")})
     assert by_line(profile(table).lines())["waits_for"][27].startswith(f"barrier {said}")
-
-
-def test_bytes_of_copies_that_are_not_recorded_are_not_left_out_in_silence() -> None:
-    assert hides_copies(["async wait a", "dot acc", "store"])
-    assert not hides_copies(["async wait a", "async copy a", "dot acc", "store"])
-    assert not hides_copies(["load x", "dot wait acc", "store"])
 
 
 def test_few_samples_rank_nothing() -> None:
@@ -266,17 +257,6 @@ def test_what_lines_assign_to() -> None:
     assert Sources(broken).variable("f.py", 1) == ""
 
 
-def test_a_capture_says_what_its_lines_wait_for() -> None:
-    samples, sampler = sample_tables([captured("chase")])
-    table = Profile(samples=samples, metadata={"sampler": sampler}).lines()
-    first = table.iloc[0]
-    assert (first["line"], first["samples"]) == (53, samples.loc[samples["line"] == 53, "samples"].sum())
-    assert first["stalls"].startswith("long_scoreboard 9")
-    assert first["waits_for"].startswith("long_scoreboard on load, line 53 (9")
-    assert first["instructions"]["global load"] >= 1
-    assert table["share_samples"].sum() == pytest.approx(1)
-
-
 # Instruction counts by source line, of kernels that an H200 counted.
 
 
@@ -313,13 +293,6 @@ def test_a_constant_by_half_precision_does_not_keep_the_tensor_pipe_busy() -> No
     for opcode, pipe in (("HFMA2.MMA", "lsu"), ("HMMA.16816.F32", "tensor")):
         (line,) = line_counts(placed(one_line.replace({"opcode": {"S2R": opcode}}))).itertuples()
         assert line.pipe == pipe
-
-
-def test_no_counts_give_no_lines() -> None:
-    counts, _ = counts_table([], number)
-    lines = line_counts(placed(counts))
-    assert len(lines) == 0
-    assert list(lines) == list(LINE_COLUMNS)
 
 
 def test_lines_have_counts_at_the_places_of_their_instructions() -> None:

@@ -204,13 +204,6 @@ def test_what_differs_may_be_a_launch_option_or_a_type() -> None:
     assert names == {("matmul_kernel #0", "#0"), ("matmul_kernel #1", "#1")}
 
 
-def test_one_configuration_of_several_keeps_its_number() -> None:
-    chosen = with_variants({"constexprs": {"B": 0}}, {"constexprs": {"B": 1}}, launched=(0, 0))
-    assert [group.name for group in groups_of(chosen.tables).values()] == ["matmul_kernel #0"]
-    (alone,) = groups_of(regular_profile().tables).values()
-    assert (alone.name, alone.label, alone.differs) == ("matmul_kernel", "", {})
-
-
 def test_launches_without_records_are_in_no_time() -> None:
     one = regular_profile(launches=3)
     recorded = pd.Series([True, True, False])

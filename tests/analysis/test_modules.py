@@ -71,10 +71,3 @@ def test_profiles_without_such_kernels_name_no_module() -> None:
     assert summary["model_line"].isna().all()
     assert "model" not in repr(summary)
     assert profile.program.modules().empty
-
-
-def test_launches_without_spans_have_an_empty_summary(kernel: str) -> None:
-    tables = with_models({kernel: UP}).tables
-    empty = Profile.of(replace(tables, df=tables.df.iloc[:0])).summary()
-    assert empty.empty
-    assert list(empty[list(MODEL)].columns) == list(MODEL)

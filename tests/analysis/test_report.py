@@ -114,18 +114,6 @@ def test_detail_goes_before_kernels(three_kernels: Profile) -> None:
         assert mine[:1] == first["finding"].reindex([each["kernel"]]).dropna().tolist()
 
 
-def test_top_0_is_all(three_kernels: Profile) -> None:
-    told = three_kernels.report(top=0)
-    jsonschema.Draft202012Validator(SCHEMA).validate(told)
-    assert len(told["kernels"]) == 3
-    assert told["other_kernels"] == []
-    assert told["left_out"] == {"kernels": 0, "time": 0.0, "share": 0.0, "notes": 0}
-    model = plain(profile_model(three_kernels.tables), digits=6)
-    assert told["kernels"] == model["kernels"]
-    assert sorted(told["header"]["notes"]) == sorted(model["header"]["notes"])
-    assert {len(each["lines"]["rows"]) for each in three_kernels.report(top=2)["kernels"]} == {2}
-
-
 @pytest.mark.parametrize(
     ("text", "characters", "cut"),
     [
@@ -145,21 +133,6 @@ def two_variants() -> Profile:
     profile = regular_profile(launches=4, ctas=4, warps=2, iterations=4)
     launches = profile.launches.assign(variant=pd.Series([0, 1, 0, 1], dtype="int32"))
     return Profile(profile.df, launches, profile.metadata)
-
-
-def test_variants_are_never_mixed() -> None:
-    profile = two_variants()
-    table = profile.summary()
-    told = profile.report()
-    check(told)
-    assert sorted(each["variant"] for each in told["kernels"]) == [0, 1]
-    for each in told["kernels"]:
-        own = table[table["variant"] == each["variant"]]
-        assert each["launches"] == 2
-        rows = each["lines"]["rows"]
-        assert sum(line["self_time"] for line in rows) <= own["self_ns"].sum()
-        top = own.groupby(["file", "line"], observed=True)["self_ns"].sum().max()
-        assert rows[0]["self_time"] == top
 
 
 def test_ids_are_those_of_the_next_session_too() -> None:
@@ -268,23 +241,6 @@ def test_cycles_of_the_emulator_are_no_ns() -> None:
     by_line = summary.groupby("line")["self_cycles"].sum()
     assert {line["line"]: line["self_time"] for line in rows} == by_line.to_dict()
     assert kernel["time"]["launches"] == 3
-
-
-def test_of_whole_launches_alone_nothing_inside_is_judged() -> None:
-    """As torch.profiler tells them: a span for each launch, of no CTA."""
-    place = {"kernel": "k", "launch": 0, "scope": "k", "kind": "kernel", "cta": -1, "sm": -1, "warp": -1}
-    place |= {"file": "", "line": 0, "iteration": -1, "depth": 0, "parent": -1}
-    times = {"start_cycle": 0, "duration_cycles": 0, "start_ns": 0, "duration_ns": 5000}
-    df = spans_frame({name: [value] for name, value in (place | times).items()})
-    launches = launch_table([0], ["k"], grid_x=[1000], ctas=[0], end_ns=[5000])
-    profile = Profile(df, launches, profile_metadata())
-    findings, overlap = profile.findings(), profile.timeline.overlap()
-    assert findings.empty
-    assert overlap.empty
-    (of_findings,), (of_overlap,) = (each.attrs["not_measured"] for each in (findings, overlap))
-    assert of_findings.startswith("k: all: ")
-    assert of_overlap.startswith("k: ")
-    check(profile.report())
 
 
 def test_a_smaller_report_counts_what_it_leaves_out() -> None:

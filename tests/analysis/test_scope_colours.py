@@ -127,10 +127,3 @@ def test_each_scope_that_an_h200_recorded_has_a_colour_of_its_own(name: str) -> 
     for family in (*FAMILIES, OTHERS):
         own = [colour for colour in ordered if colour in of_colours(family)]
         assert len(set(own)) == min(len(own), len(family.colours))
-
-
-def test_a_part_of_the_sites_has_the_colours_of_all() -> None:
-    known = sites(captured("attention-heavy-0").df)[1]
-    whole = site_colours(known)
-    for at in range(len(known)):
-        assert site_colours(known.iloc[[at]], known) == [whole[at]]

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from profscope.analysis.spans.rows import SITE_COLUMNS, self_times, sites
-from profscope.analysis.summary import summary
+from profscope.analysis.spans.rows import SITE_COLUMNS, sites
 from profscope.profiles import Profile
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
@@ -86,15 +85,6 @@ def slow_self_times(df: pd.DataFrame, column: str) -> np.ndarray:
     return own
 
 
-@given(profiles())
-def test_self_times_of_a_kernel_add_up_to_its_warp_time(profile: Profile) -> None:
-    for unit in ("ns", "cycles"):
-        roots = profile.df[(profile.df["depth"] == 0)]
-        assert self_times(profile.df, f"duration_{unit}").sum() == roots[f"duration_{unit}"].sum()
-    share = summary(profile.tables).groupby("kernel", observed=True)["share"].sum()
-    assert ((share - 1).abs() < 1e-9)[share > 0].all()
-
-
 def test_an_emulated_summary_says_so_in_its_attributes_alone() -> None:
     """A named index would be a row of its own wherever the table is shown."""
     profile = regular_profile()
@@ -104,13 +94,6 @@ def test_an_emulated_summary_says_so_in_its_attributes_alone() -> None:
         assert emulated.summary(by=by).index.name is None
     assert "EMULATED" in repr(emulated)
     assert "EMULATED" not in repr(profile)
-
-
-def test_heaviest_first_and_shares_of_a_known_profile() -> None:
-    summary = regular_profile(launches=1, ctas=8, warps=4, iterations=10).summary()
-    assert summary["scope"].iloc[0] == "wait"
-    assert summary["self_ns"].is_monotonic_decreasing
-    assert summary["share"].sum() == pytest.approx(1)
 
 
 @given(profiles())

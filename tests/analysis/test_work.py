@@ -85,21 +85,6 @@ def test_a_matmul_computes_two_m_n_k_flops_however_many_warps_share_it(num_warps
     assert ops.loc["store", "bytes_at_most"] == 4 * m * n
 
 
-def test_each_configuration_has_its_own_work() -> None:
-    with profscope.session(backend="emulator") as prof:
-        for block in (256, 1024):
-            x = torch.ones(2048)
-            add_kernel[(2048 // block,)](x, x, torch.empty_like(x), 2048, BLOCK=block)
-    loads = prof.summary().query("scope == 'load x'")
-    assert sorted(loads["variant"]) == [0, 1]
-    assert loads["bytes_at_most"].tolist() == [4 * 2048, 4 * 2048]
-
-
-def test_the_emulator_has_no_rates() -> None:
-    summary = add().summary()
-    assert summary[["gb_per_s_at_most", "tflop_per_s"]].isna().all(axis=None)
-
-
 @pytest.mark.parametrize(("name", "op"), [("add-heavy-0", "load x"), ("matmul-heavy-0", "store")])
 def test_rates_on_a_gpu_are_over_the_launchs_time(name: str, op: str) -> None:
     profile = captured(name)

@@ -112,8 +112,3 @@ def test_advice_json_has_what_was_found_and_what_changes_bring(
     ]
     assert "half: " in (printed := capsys.readouterr().out)
     assert printed.count("OTHER RESULTS") == 1
-
-
-def test_without_a_gpu_it_says_how_to_try_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--out", str(tmp_path)]) == 1
-    assert "--dry-run" in capsys.readouterr().err

@@ -57,12 +57,6 @@ def test_the_first_spans_of_each_warp_keep_their_parents(whole: Profile) -> None
     assert (few.df["parent"][~inside] == -1).all()
 
 
-def test_nothing_is_cut_where_nothing_is_asked(whole: Profile) -> None:
-    same = cut(whole, ctas=0, launches=0, others=0)
-    assert same.df.equals(whole.df)
-    assert same.launches.equals(whole.launches)
-
-
 def test_folders_are_renamed_in_tables_and_in_packed_code() -> None:
     profile = profscope.load(ROOT / "tests/data/evidence/gather.pftrace.gz")
     (file,) = set(profile.df["file"])

@@ -92,15 +92,6 @@ def test_the_record_cost_kernel_gets_one_record_at_each_point() -> None:
     assert len(re.findall("proton.record end", proton)) == kernels.POINTS // 2
 
 
-def test_what_proton_cannot_do_is_said_before_it_aborts() -> None:
-    text = ttgir(SPECS[1], CUDA90)
-    with pytest.raises(PassError, match=r"an end for every start: .*iteration"):
-        proton_side.proton_text(text, "loop-spans,iteration-spans")
-    many = re.sub(r"( *tt\.store [^\n]*\n)", lambda store: store[0] * 257, text, count=1)
-    with pytest.raises(PassError, match="at most 256 scopes, this is 257"):
-        proton_side.proton_text(many, "op-spans{classes=store}")
-
-
 @pytest.mark.skipif(triton_version() >= (3, 8), reason="takes several functions")
 def test_noinline_functions_are_refused() -> None:
     with pytest.raises(PassError, match="one function per module"):
@@ -112,13 +103,3 @@ def test_a_failure_inside_leaves_triton_as_it_was() -> None:
     with pytest.raises(PassError, match="an end for every start"):
         build(SPECS[1], "shared", "loop-spans,iteration-spans")
     assert build(SPECS[0], "shared", LEVELS["light"].pipeline).asm["ttgir"].count("proton.record") == 2
-
-
-def test_a_session_without_launches_ends() -> None:
-    with (
-        without_gpu(CUDA90),
-        proton_side.session("default", LEVELS["light"].pipeline) as finished,
-    ):
-        mode = knobs.compilation.instrumentation_mode
-    assert "session" in mode
-    assert finished.spans == 0

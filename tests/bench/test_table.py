@@ -24,10 +24,6 @@ def test_ratios_are_taken_round_by_round() -> None:
     assert line.split()[1:] == ["110", "[105", "115]", "1.010", "[1.010", "1.010]", "1.100", "(1)"]
 
 
-def test_an_error_is_shown_with_the_samples_there_are() -> None:
-    assert "(1) RuntimeError: it stopped" in render([SLOW])
-
-
 def test_the_same_remark_is_listed_once_in_a_group() -> None:
     rows = [Row("g", name, "us", {"Proton": Cell(error="no device")}) for name in "ab"]
     text = render([*rows, Row("h", "c", "us", {"Proton": Cell(error="no device")})])

@@ -59,10 +59,3 @@ def test_what_cannot_be_done_is_said_in_a_line(
     errors = capsys.readouterr().err
     assert said in errors
     assert errors.count("\n") == 1
-
-
-def test_against_takes_the_place_of_the_first_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["baseline", "save", "main", "before.parquet"])
-    with pytest.raises(SystemExit):
-        main(["diff", "--against", "main", "before.parquet", "slower.json.gz"])
-    assert "--against NAME B" in capsys.readouterr().err

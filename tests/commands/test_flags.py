@@ -11,16 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope import __main__ as door
 from profscope import load
-from profscope.commands.doctor import environment
-from profscope.commands.run import add_flags, make_parser, option_names, run_options
+from profscope.commands.run import add_flags, make_parser, run_options
 from profscope.commands.run_variables import run_defaults
 from profscope.errors import OptionError
-from profscope.instrument_passes.passes.op_spans import OpSpans
 from profscope.options import Options
 from tests.support.forks import Forks
-from tests.support.option_examples import example
 
 PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()
 
@@ -37,19 +33,6 @@ def spelled(name: str, value: Any) -> str:
     if isinstance(value, list):
         value = ",".join(map(str, value)) + "," * (len(value) == 1 and isinstance(value[0], int))
     return f"--{name.replace('_', '-')}={value}"
-
-
-@pytest.mark.parametrize("name", option_names())
-def test_the_example_of_an_option_can_be_given_as_a_flag(name: str) -> None:
-    options = {name: example(name)}
-    (value,) = parsed([spelled(name, options[name])]).values()
-    if name == "instrument":  # a pipeline is one text
-        value = value[0].split(",")
-    assert {name: value} == options
-
-
-def test_no_flag_is_no_option() -> None:
-    assert parsed([]) == {}
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1), st.integers(1, 1000))
@@ -130,14 +113,6 @@ def test_a_pass_that_is_wrong_is_named(capsys: pytest.CaptureFixture[str]) -> No
     assert "`profscope opt --list` shows: unknown pass 'kernel-spam'; " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words", [["--instrument", "kernel-span,op-spans{measure=latency}"], ["--measure", "latency"]]
-)
-def test_where_loads_end_is_chosen_by_a_flag_or_a_pass(words: list[str]) -> None:
-    steps = [step for step in Options(**parsed(words)).pipeline if isinstance(step, OpSpans)]
-    assert [step.measure for step in steps] == ["latency"]
-
-
 def test_the_page_has_every_flag_and_no_other() -> None:
     parser, _ = make_parser()
     flags = {text for action in parser._actions for text in action.option_strings}
@@ -184,18 +159,6 @@ def test_a_bad_variable_is_named(variable: str, text: str, said: str) -> None:
         run_defaults(ACTIONS, {variable: text})
     assert str(caught.value).startswith(f"{variable}: ")
     assert said in str(caught.value)
-
-
-def test_a_bad_variable_ends_the_command_before_the_program(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PROFSCOPE_RUN_MEMORY", "1")
-    assert door.main(["run", "-c", "raise AssertionError"]) == 2
-    assert "profscope run: PROFSCOPE_RUN_MEMORY: there are only PROFSCOPE_RUN_" in capsys.readouterr().err
-
-
-def test_doctor_lists_what_is_set() -> None:
-    assert environment({"PROFSCOPE_RUN_CTAS": "4", "HOME": "/root"}) == {"PROFSCOPE_RUN_CTAS": "4"}
 
 
 PROGRAM = """

@@ -117,6 +117,7 @@ def test_profscope_imports_nothing_from_the_programs_folder(python: Python, prog
     assert profscope_command(python, "convert", "t.json", "t.html").returncode == 0
 
 
+@pytest.mark.exhaustive
 def test_explain_imports_nothing_from_the_programs_folder(python: Python, program: Path) -> None:
     ran = profscope_command(python, "explain", "--limit-s", "5", str(program))
     assert ran.returncode == 0, ran.stderr

@@ -29,16 +29,6 @@ def profile() -> Profile:
     return program()
 
 
-def test_files_have_them(profile: Profile, tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    profile.save(path)
-    read = profscope.load(path)
-    pd.testing.assert_frame_equal(read.host, profile.host)
-    pd.testing.assert_frame_equal(read.events, profile.events)
-    pd.testing.assert_frame_equal(read.launches, profile.launches)
-    pd.testing.assert_frame_equal(read.df, profile.df)
-
-
 @pytest.mark.parametrize("suffix", [".json", ".pftrace"])
 def test_perfetto_shows_them_on_one_axis(
     profile: Profile, suffix: str, tmp_path: Path, processor: Processor

@@ -262,13 +262,6 @@ def test_our_file_cut_anywhere_is_noticed(suffix: str, tmp_path: Path) -> None:
             profscope.profiles.load(tmp_path / f"cut{suffix}")
 
 
-def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no such file"):
-        profscope.profiles.load(tmp_path / "nothing.json")
-    with pytest.raises(TraceError, match="is a folder with no profile in it"):
-        profscope.profiles.load(tmp_path)
-
-
 def test_a_proton_call_tree_is_named() -> None:
     with pytest.raises(TraceError, match="is a Proton call-tree profile, which has no timeline"):
         profscope.profiles.load(SAMPLES / "proton_tree.hatchet")

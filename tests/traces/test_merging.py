@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -232,16 +231,6 @@ def test_a_folder_without_a_part_that_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "rank=0").mkdir()
     with pytest.raises(TraceError, match="has no part that can be read: rank 0 is missing: it has written n"):
         profscope.load(tmp_path)
-
-
-def test_ranks_have_tracks_of_their_own(job: Path) -> None:
-    profile = profscope.load(job)
-    profile.save(job.parent / "m.json")
-    events = json.loads((job.parent / "m.json").read_text())["traceEvents"]
-    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
-    assert {"rank 0 SM 0", "rank 1 SM 0", "rank 2 SM 0"} <= names
-    profile.save(job.parent / "m.pftrace")
-    assert all(f"rank {rank}".encode() in (job.parent / "m.pftrace").read_bytes() for rank in range(3))
 
 
 def timed(key: str, bare_ns: list[float]) -> dict[str, Any]:

@@ -72,15 +72,6 @@ def test_recompressed_and_misnamed_files_still_load(suffix: str, tmp_path: Path)
         assert_same(profscope.profiles.load(tmp_path / name), profile)
 
 
-def test_both_suffixes_hold_the_same_bytes(tmp_path: Path) -> None:
-    profile = regular_profile()
-    for name in ("a.json", "a.json.gz", "b.json.gz"):
-        profile.save(tmp_path / name)
-    packed = (tmp_path / "a.json.gz").read_bytes()
-    assert gzip.decompress(packed) == (tmp_path / "a.json").read_bytes()
-    assert packed == (tmp_path / "b.json.gz").read_bytes()
-
-
 def test_a_table_that_breaks_the_schema_is_not_saved(tmp_path: Path) -> None:
     profile = regular_profile()
     wrong = Profile(profile.df.astype({"line": "float64"}), profile.launches, profile.metadata)

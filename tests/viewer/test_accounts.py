@@ -18,7 +18,6 @@ from profscope.viewer.screen import show_first_screen
 from tests.support.command_line import run
 from tests.support.models import kernels
 from tests.support.profiles import profiles
-from tests.support.sessions import launch_add, session
 
 DATA = Path(__file__).parents[1] / "data"
 MATMUL = DATA / "diff" / "matmul-1-stage.pftrace.gz"
@@ -68,18 +67,3 @@ def test_bars_add_up_and_fit(profile: Profile, width: int) -> None:
     legend = " ".join(line for line in lines if line.startswith("  "))
     for told in legend.split("(from ")[:-1]:
         assert sum(map(float, re.findall(r" ([\d.]+)%", told))) == pytest.approx(100.0)
-
-
-def test_an_emulated_kernel_is_of_the_model_and_needs_no_samples() -> None:
-    with session() as prof:
-        launch_add(1000)
-    text = " ".join(drawn(prof, 80))
-    assert "(from CTA times and the cost model)" in text
-    assert "idle-sms" in text
-    assert "evidence" not in text
-
-
-def test_a_part_of_launches_has_none() -> None:
-    cta = str(int(load(MATMUL).df["cta"].iloc[0]))
-    assert "Where its time goes" not in run(str(MATMUL), "--cta", cta).stdout
-    assert "Where its time goes" in run(str(MATMUL), "--kernels", "matmul").stdout

@@ -14,7 +14,7 @@ from profscope.analysis.scopes.table import RowFilter
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.profiles import Profile, load
 from tests.support.command_line import run
-from tests.support.profiles import profile_metadata, regular_profile
+from tests.support.profiles import regular_profile
 
 DATA = Path(__file__).parents[1] / "data"
 PROFILE = regular_profile(launches=2, ctas=8, warps=4, iterations=3)
@@ -24,13 +24,6 @@ PROFILE = regular_profile(launches=2, ctas=8, warps=4, iterations=3)
 def trace(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("by") / "trace.json"
     PROFILE.save(path)
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("by") / "emulated.json"
-    Profile(PROFILE.df, PROFILE.launches, profile_metadata("emulator")).save(path)
     return str(path)
 
 
@@ -66,14 +59,6 @@ def test_rows_of_whole_warps_are_without_what_recording_took_too() -> None:
     slowest = told["cta"][0]
     own = df[(df["launch"] == slowest.launch) & (df["cta"] == int(slowest.key))]
     assert slowest.duration == (own["start_ns"] + own["duration_ns"]).max() - own["start_ns"].min()
-
-
-def test_top_cuts_every_form_and_a_table_for_programs_has_all_without_it(trace: str) -> None:
-    rows = list(csv.DictReader(io.StringIO(run(trace, "--by", "sm", "--format", "csv", "--top", "2").stdout)))
-    assert len(rows) == 2
-    assert [row["sm"] for row in rows] == [row["key"] for row in rows]
-    assert len(json.loads(run(trace, "--by", "cta", "--format", "json", "--top", "3").stdout)) == 3
-    assert len(run(trace, "--show", "scopes", "--format", "csv", "--top", "1").stdout.splitlines()) == 2
 
 
 def test_markdown_escapes_what_names_have_of_marks(trace: str) -> None:

@@ -75,15 +75,6 @@ def test_a_redirected_file_tells_when_it_was_written(folder: Path, monkeypatch: 
         assert read("-").written_s == file.stat().st_mtime == read(str(file)).written_s
 
 
-def test_a_fifo(folder: Path) -> None:
-    fifo = folder / "fifo"
-    os.mkfifo(fifo)
-    with writing((folder / "t.json").read_bytes(), fifo):
-        trace = read(str(fifo))
-    assert trace.profile.df.equals(load(folder / "t.json").df)
-    assert trace.name == str(fifo)
-
-
 def test_what_is_no_trace_is_named_as_the_command_line_does(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

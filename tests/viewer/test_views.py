@@ -49,19 +49,6 @@ def profile() -> Profile:
     return regular_profile(launches=2, ctas=8, warps=4, iterations=6)
 
 
-def test_table_agrees_with_the_summary(profile: Profile) -> None:
-    summary = profile.summary()
-    for unit in ("ns", "cycles"):
-        table = make_tables(profile.tables, unit, 0, KERNELS)[0]
-        roots = profile.df[profile.df["depth"] == 0]
-        assert table.warp_time == roots[f"duration_{unit}"].sum()
-        assert (table.launches, table.ctas, table.warps) == (2, 16, 64)
-        assert {row.scope: row.self for row in table.rows} == dict(
-            zip(summary["scope"], summary[f"self_{unit}"], strict=True)
-        )
-        assert sum(row.share or 0 for row in table.rows) == pytest.approx(1)
-
-
 def test_tree_is_in_program_order_with_its_depths(profile: Profile) -> None:
     tree = make_trees(profile.tables, KERNELS, "ns", 0, no_source)[0]
     assert [(node.scope, node.depth) for node in tree.nodes] == [
@@ -236,11 +223,6 @@ def test_the_table_is_ordered_by_the_unit_shown() -> None:
         for unit in ("ns", "cycles")
     }
     assert orders == {"ns": ["b", "a", "k"], "cycles": ["a", "b", "k"]}
-
-
-def test_time_that_a_loop_keeps_for_itself_is_in_no_ops_span() -> None:
-    table = make_tables(STORY.tables, "ns", 0, [Group("k")])[0]
-    assert table.uncovered == pytest.approx(0.3), "4 of the kernel and 8 of the loop, of 40"
 
 
 def test_findings_say_what_is_alike_once() -> None:
