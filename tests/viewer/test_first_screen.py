@@ -14,16 +14,25 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 
+from profscope.analysis.breakdown import breakdown
 from profscope.profiles import Profile, load
 from profscope.traces.merging import Part, merged
 from profscope.viewer.cli import main
+from profscope.viewer.header import render_foot, render_header, render_top
 from profscope.viewer.input import imported_beside
+from profscope.viewer.kernels import MOST_ACCOUNTS, render_account
 from profscope.viewer.screen import show_first_screen
 from tests.kernels.add import add_kernel
 from tests.support import page_kernels
+from tests.support.around import program
 from tests.support.captured import captured
 from tests.support.command_line import run
+from tests.support.models import kernels, shown
+from tests.support.profiles import profiles, regular_profile
 from tests.support.sessions import session
 
 DATA = Path(__file__).parents[1] / "data"
@@ -185,3 +194,90 @@ def test_a_line_hides_other_kernels_and_says_how_many_findings(
     whole = capsys.readouterr().out
     assert "matmul_kernel" in whole
     assert "at other lines" not in whole
+
+
+# Bars: they add up, fit the terminal, and what is unknown is shown as such.
+
+MATMUL = DATA / "diff" / "matmul-1-stage.pftrace.gz"
+NO_SAMPLES = "unknown: no PC samples: `profscope run --evidence true` takes some"
+
+
+def first_screen(profile: Profile) -> list[str]:
+    stream = io.StringIO()
+    show_first_screen(profile, "trace", stream)
+    return stream.getvalue().splitlines()
+
+
+def drawn(profile: Profile, width: int) -> list[str]:
+    entries = kernels(profile, parts=["accounts"])[:MOST_ACCOUNTS]
+    lines, told = [], list[str]()
+    for entry in entries:
+        if entry.account:
+            lines += render_account(entry.name, entry.account, "goes", width, told)
+            told += entry.account.caveats
+    return [line.plain for line in lines]
+
+
+def test_the_first_screen_leads_with_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    profile = load(MATMUL)
+    lines = first_screen(profile)
+    at = lines.index("Where its time goes")
+    assert at < next(n for n, line in enumerate(lines) if line.startswith("Findings, "))
+    text = " ".join(map(str.strip, lines[at:]))
+    table = breakdown(profile.tables)
+    unknown = table.loc[table["part"] == "unknown", "share"].sum()
+    assert f"· unknown {100 * unknown:.1f}%" in text
+    assert "(from spans)" in text
+    assert NO_SAMPLES in text
+    assert "tail, imbalance, between-ctas are not in the bar: not every CTA of its launches is known" in text
+    assert run(str(MATMUL), "--width", "80").stdout.splitlines().count("Where its time goes") == 1
+
+
+@given(profiles(), st.sampled_from([40, 80]))
+def test_bars_add_up_and_fit(profile: Profile, width: int) -> None:
+    assume(len(profile.launches))
+    lines = drawn(profile, width)
+    assert all(cell_len(line) <= width for line in lines)
+    bars = [line for line in lines if re.search(r"  [█▓▒░▚▖·-]+$", line)]
+    assert 1 <= len(bars) <= 3
+    assert {cell_len(bar) for bar in bars} == {width}
+    legend = " ".join(line for line in lines if line.startswith("  "))
+    for told in legend.split("(from ")[:-1]:
+        assert sum(map(float, re.findall(r" ([\d.]+)%", told))) == pytest.approx(100.0)
+
+
+# The program around the kernels.
+
+
+def test_the_header_has_gpu_time_and_the_longest_scopes() -> None:
+    profile = program()
+    header = shown(profile)
+    around = header.model.program
+    text = " ".join(" ".join(line.plain for line in render_foot(header, 300)).split())
+    (gpu,) = around.gpus
+    assert f"GPU {gpu.device} busy for " in text
+    assert around.triton_share == profile.program.gpu_time().attrs["triton_share"]
+    assert f"; {100 * around.triton_share:.1f}% of its time is Triton's (" in text
+    assert [scope.path for scope in around.scopes] == ["step", "step > backward", "step > forward"]
+    assert re.search(r"; scope step \S+, 3 launches;", text), "once: neither 1 x nor each"
+    for render, said in ((render_header, True), (render_foot, True), (render_top, False)):
+        assert any("Program" in line.plain for line in render(header, 80)) == said
+
+
+def test_notes_that_say_the_same_of_many_kernels_are_told_once() -> None:
+    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=1)
+    notes = [f"k{at}: {at} of 64 CTAs were recorded" for at in range(1, 9)] + [
+        "a: 2",
+        "alone: something else",
+    ]
+    profile = replace(profile, metadata={**profile.metadata, "notes": notes})
+    header = shown(profile)
+    text = " ".join(" ".join(line.plain for line in render_header(header, 200)).split())
+    assert "Note k1: 1 of 64 CTAs were recorded (and 7 notes like it, in --format json)" in text
+    assert "k2: " not in text
+    assert "Note alone: something else" in text
+    assert list(header.header.notes) == notes
+    foot = "\n".join(line.plain for line in render_foot(header, 200))
+    assert " ".join(foot.split()) in text
+    assert foot.count("Note") == 3

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.request import urlopen
 
 import pytest
 
+import profscope
 from profscope import __main__ as door
+from profscope.errors import TraceError
+from profscope.viewer.cli import main
+from profscope.viewer.serve_view import ORIGIN, TraceServer, installed_ui
+from tests.support.browser import NEEDED, why_no_browser, window
 from tests.support.forks import Forks
 from tests.support.profiles import regular_profile
 
@@ -98,3 +114,161 @@ def test_a_run_opens_its_profile_at_the_end(tmp_path: Path, forks: Forks) -> Non
     (page,) = tmp_path.glob("profscope-page-*/profile.html")
     assert (done.returncode, done.stderr) == (0, f"profscope: opened {page}\n")
     assert "add_kernel" in page.read_text()
+
+
+# --serve: one trace, for this machine's browser alone, in Perfetto's own UI.
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("serving") / "t.pftrace.gz"
+    regular_profile(launches=1, ctas=4, warps=2, iterations=3).save(path)
+    return path
+
+
+@contextmanager
+def serving(server: TraceServer) -> Iterator[TraceServer]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def remote(trace: Path) -> Iterator[TraceServer]:
+    """As without the extra, on any port, so that tests may run side by side."""
+    with serving(TraceServer(trace, None, port=0)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def offline(trace: Path) -> Iterator[TraceServer]:
+    with serving(TraceServer(trace, installed_ui())) as server:
+        yield server
+
+
+def asked(
+    server: TraceServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(server.host, timeout=20)
+    connection.request(method, path, headers=headers)
+    reply = connection.getresponse()
+    body = reply.read()
+    connection.close()
+    return reply.status, dict(reply.getheaders()), body
+
+
+def test_the_trace_is_served_to_perfettos_page(remote: TraceServer, trace: Path) -> None:
+    assert remote.url.startswith(f"{ORIGIN}/#!/?url=http://127.0.0.1:")
+    route = parse_qs(urlsplit(remote.url).fragment.partition("?")[2])
+    with urlopen(route["url"][0], timeout=20) as reply:
+        assert reply.read() == trace.read_bytes()
+        assert reply.headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
+    (command,) = json.loads(unquote(route["startupCommands"][0]))
+    assert command["id"] == "dev.perfetto.ExpandTracksByRegex"
+
+
+def test_nothing_else_is_served(remote: TraceServer, offline: TraceServer) -> None:
+    secret = remote.trace_path.split("/")[1]
+    assert len(secret) >= 32
+    inside = (f"/{secret}", f"/{secret}/", f"/{secret}/index.html", f"/{secret}/../{secret}/t.pftrace.gz")
+    for path in ("/", "/trace.pftrace.gz", *inside, f"{remote.trace_path}/..", "//etc/passwd"):
+        status, headers, _ = asked(remote, path)
+        assert (path, status) == (path, 404)
+        assert "Access-Control-Allow-Origin" not in headers
+    ui = offline.trace_path.split("/")[1]
+    for path in (f"/{ui}/../LICENSE", f"/{ui}/%2e%2e/viewer.py", f"/{ui}/v52.0/", "/index.html"):
+        assert asked(offline, path)[0] == 404
+    assert asked(remote, remote.trace_path, "POST")[0] == 501
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9001", "localhost", "127.0.0.1"])
+def test_no_other_name_reaches_it(host: str, remote: TraceServer) -> None:
+    """A page whose name now leads to this machine (DNS rebinding) says that name."""
+    assert asked(remote, remote.trace_path, Host=host)[0] == 403
+    assert asked(remote, remote.trace_path, "OPTIONS", Host=host)[0] == 403
+
+
+def test_a_browser_may_ask_first(remote: TraceServer) -> None:
+    status, headers, _ = asked(remote, remote.trace_path, "OPTIONS", Origin=ORIGIN)
+    assert (status, headers["Access-Control-Allow-Private-Network"]) == (204, "true")
+    assert headers["Access-Control-Allow-Origin"] == ORIGIN
+    assert asked(remote, "/", "OPTIONS", Origin=ORIGIN)[0] == 404
+
+
+def test_the_ui_of_the_extra_is_served_beside_the_trace(offline: TraceServer, trace: Path) -> None:
+    folder = offline.trace_path.rpartition("/")[0]
+    status, headers, page = asked(offline, f"{folder}/")
+    assert (status, headers["Content-Type"]) == (200, "text/html")
+    assert b"Perfetto" in page
+    assert "default-src 'self'" in headers["Content-Security-Policy"]  # it asks no one else
+    status, headers, body = asked(offline, offline.trace_path)
+    assert (status, body) == (200, trace.read_bytes())
+    assert "Access-Control-Allow-Origin" not in headers
+    (engine,) = [path for path in offline.files if path.endswith("/trace_processor.wasm")]
+    assert asked(offline, engine)[1]["Content-Type"] == "application/wasm"
+
+
+def test_a_taken_port_is_one_clear_error(trace: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(TraceError, match=rf"port {port} of 127\.0\.0\.1 is taken.*profscope\[perfetto\]"):
+            TraceServer(trace, None, port=port)
+
+
+def test_ctrl_c_ends_the_command(tmp_path: Path) -> None:
+    """And a trace of another format is written anew for Perfetto."""
+    regular_profile(launches=2, ctas=1).save(tmp_path / "t.json")
+    command = [sys.executable, "-m", "profscope.viewer", str(tmp_path / "t.json"), "--serve", "--launch", "1"]
+    environment = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
+    environment["TMPDIR"] = str(tmp_path)
+    started = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert started.stdout is not None
+    url = started.stdout.readline().strip()
+    route = parse_qs(urlsplit(url).fragment.partition("?")[2])
+    with urlopen(route["url"][0], timeout=20) as reply:
+        (tmp_path / "got.pftrace").write_bytes(reply.read())
+    assert profscope.load(tmp_path / "got.pftrace").launches["launch"].tolist() == [1]
+    started.send_signal(signal.SIGINT)
+    assert started.communicate(timeout=20) == ("", "serving until Ctrl-C\n")
+    assert started.returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"t.json", "got.pftrace"}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"", "is empty"), (b"import triton\n", "is not a trace that Perfetto reads")]
+)
+def test_what_perfetto_cannot_read_is_not_served(
+    content: bytes, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.pftrace"
+    path.write_bytes(content)
+    assert main([str(path), "--serve"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"profscope-view: {path} {why}\n")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(
+    bool(why_no_browser()) and NEEDED not in os.environ, reason=why_no_browser() or "a browser is here"
+)
+def test_perfetto_opens_it(offline: TraceServer) -> None:
+    """The UI itself, in a browser: the trace is loaded, and its first levels are open."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    with window() as driver:
+        driver.get(offline.url)
+        words = "return document.body.innerText"
+        WebDriverWait(driver, 60).until(lambda each: "active warps" in each.execute_script(words) or
+                                        "matmul_kernel" in each.execute_script(words))  # fmt: skip
+        said = driver.execute_script(words)
+        assert "GPU 0" in said
+        assert "Oops" not in said
