@@ -22,7 +22,6 @@ import profscope
 from profscope import emulator
 from profscope.emulator.driver import EmulatorDriver
 from profscope.errors import SessionError
-from tests.kernels.loops import loop_in_branch_kernel
 from tests.support.quick import quick
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
 from tests.support.short_rings import short_rings
@@ -142,17 +141,6 @@ def collatz_steps(value: int) -> int:
     return steps
 
 
-def test_rings_fit_the_kernel_by_default() -> None:
-    with session(instrument="heavy") as prof:
-        launch_collatz()
-        launch_collatz()
-    df = prof.df[prof.df["kind"] == "iteration"]
-    for launch in (0, 1):
-        counts = df[(df["launch"] == launch) & (df["warp"] == 0)].groupby("cta").size()
-        assert counts.reindex(range(30), fill_value=0).tolist() == [collatz_steps(n) for n in range(1, 31)]
-    assert prof.launches["dropped"].tolist() == [0, 0]
-
-
 def test_a_small_buffer_keeps_the_newest_iterations_and_counts_the_others() -> None:
     with short_rings(), session(instrument="heavy") as prof:
         launch_collatz()
@@ -166,16 +154,6 @@ def test_a_small_buffer_keeps_the_newest_iterations_and_counts_the_others() -> N
     (note,) = prof.metadata["notes"]
     assert f"the oldest {lost} of" in note
     assert validate(prof.profile.tables) == []
-
-
-def test_a_loop_that_a_branch_skips_keeps_its_iterations_apart() -> None:
-    x, out = torch.randn(8, 128), torch.zeros(128)
-    with session(instrument="heavy") as prof:
-        loop_in_branch_kernel[(1,)](x, out, 7, BLOCK=128)
-    df = prof.df[prof.df["warp"] == 0]
-    inner = df[(df["kind"] == "iteration") & (df["depth"] == 4)]
-    row = df.loc[df.loc[inner["parent"], "parent"], "iteration"]
-    assert list(zip(row, inner["iteration"], strict=True)) == [(r, i) for r in (1, 3, 5) for i in range(r)]
 
 
 # Calls of noinline functions.
@@ -361,11 +339,6 @@ def test_sessions_neither_nest_nor_run_twice() -> None:
     assert len(outer.launches) == 1
     with pytest.raises(SessionError, match="has run already"), outer:
         pass
-
-
-def test_a_session_that_has_not_started_has_no_tables() -> None:
-    with pytest.raises(SessionError, match="has not started"):
-        session().df  # noqa: B018
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")

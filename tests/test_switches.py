@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 import profscope
-from profscope.recording.open_sessions import OPEN
 from tests.support.forks import Forks
 from tests.support.sessions import launch, launch_add, session
 from tests.support.triton_globals import triton_globals
@@ -90,12 +89,6 @@ with session() as prof:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """)
     assert (ran.stdout, ran.stderr) == ("5\n", "")
-
-
-def test_without_a_session_there_is_nothing_to_pause() -> None:
-    assert OPEN == []
-    profscope.pause()
-    profscope.resume()
 
 
 def test_a_function_each_call_of_which_is_a_session() -> None:

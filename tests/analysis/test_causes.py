@@ -14,7 +14,6 @@ from profscope.analysis.findings import FINDING_DTYPES
 from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.analysis.spans.ctas import shape_of
 from profscope.profiles import Profile
-from tests.support.captured import captured
 from tests.support.examples import examples
 from tests.support.made_up_spans import ROWS, Row, made_up, worked
 from tests.support.profiles import profiles, regular_profile
@@ -203,16 +202,6 @@ def test_what_a_cta_does_at_once() -> None:
     part = Profile(some.df, some.launches.assign(grid_x=400), some.metadata).timeline.overlap()
     assert part["of"].tolist() == ["cta"]
     assert Profile().timeline.overlap().empty
-
-
-@pytest.mark.parametrize("name", ["softmax-heavy-0", "matmul-heavy-0", "matmul_ws-heavy-0"])
-def test_parts_of_real_kernels(name: str) -> None:
-    table = captured(name).timeline.overlap()
-    parts = table[["copies", "dots", "other", "none"]]
-    assert ((parts >= 0) & (parts <= 1)).all(axis=None)
-    assert (parts.sum(axis=1) >= 0.999).all()
-    assert (table["copies"] > 0.2).all()
-    assert (table["dots_and_other"] <= table[["dots", "other"]].min(axis=1) + 1e-9).all()
 
 
 WAITS: list[Row] = [

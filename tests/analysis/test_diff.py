@@ -95,18 +95,6 @@ def test_the_wait_for_copies_leads_one_stage_against_three(one_stage: Profile, t
     assert set(difference["differs"]) == {"num_stages 1 -> 3"}
 
 
-def test_self_times_of_a_launch_change_by_what_its_warps_change(
-    one_stage: Profile, three_stages: Profile
-) -> None:
-    difference = profscope.diff(one_stage, three_stages)
-    roots = [
-        each.df.loc[each.df["depth"] == 0, "corrected_cycles"].sum() / 2 for each in (one_stage, three_stages)
-    ]
-    rows = difference[difference["kind"] != "launch"]
-    assert difference.attrs["durations"] == "corrected"
-    assert rows["change"].sum() == roots[1] - roots[0]
-
-
 def test_emulated_figures_are_exact() -> None:
     """Cycles have no noise, however often a launch was recorded."""
     some, again = recorded(3, launches=1), recorded(3, launches=3)

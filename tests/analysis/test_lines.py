@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -272,17 +271,6 @@ def test_the_line_of_a_gather_touches_eight_times_the_sectors() -> None:
     assert worst["pipe"] == "lsu"
     assert worst["active_threads"] == 32
     assert lines["issue_share"].sum() == pytest.approx(1)
-
-
-def test_the_line_of_a_column_takes_all_wavefronts_and_most_of_the_pipe() -> None:
-    counts, _ = counts_table([counted("transpose, unswizzled")], number)
-    lines = line_counts(placed(counts)).reset_index()
-    worst = lines.loc[lines["wavefronts_over_ideal"].idxmax()]
-    assert worst["wavefronts_over_ideal"] == 32
-    assert worst["pipe"] == "lsu"
-    assert worst["pipe_share"] > 0.7
-    of_fma = lines[lines["pipe"] == "fma"]
-    assert np.isnan(of_fma["sectors_over_ideal"]).all()
 
 
 def test_a_constant_by_half_precision_does_not_keep_the_tensor_pipe_busy() -> None:

@@ -147,26 +147,6 @@ def test_paths_to_a_line_are_one_entry() -> None:
     assert 0.44 < merged.share_samples_low < 0.5
 
 
-def test_without_enough_samples_spans_rank_lines() -> None:
-    rows = path_rows(("f.py", 1, "", {"samples": 9, "self_share": 0.1}), ("f.py", 2, "", {"self_share": 0.9}))
-    spans = pd.DataFrame(
-        {
-            "file": "f.py",
-            "line": [1, 2, 2],
-            "scope": ["load", "dot", "store"],
-            "kind": "op",
-            "count": [4, 8, 2],
-            "self_ns": [10, 60, 30],
-        }
-    )
-    lines = lines_entry("k", rows, spans, "ns")
-    assert lines.witness == "spans"
-    assert [(each.line, each.scope, each.spans, each.self_time) for each in lines.rows] == [
-        (2, "dot", 8, 90.0),
-        (1, "load", 4, 10.0),
-    ]
-
-
 def test_files_of_one_name_have_lines_of_different_ids() -> None:
     def ids(*files: str) -> list[str]:
         rows = path_rows(*((file, 7, "", {"samples": 9 - at}) for at, file in enumerate(files)))

@@ -129,22 +129,6 @@ def test_a_text_is_not_cut_within_a_number(text: str, characters: int, cut: str)
     assert len(clipped(text, characters)) <= characters
 
 
-def two_variants() -> Profile:
-    profile = regular_profile(launches=4, ctas=4, warps=2, iterations=4)
-    launches = profile.launches.assign(variant=pd.Series([0, 1, 0, 1], dtype="int32"))
-    return Profile(profile.df, launches, profile.metadata)
-
-
-def test_ids_are_those_of_the_next_session_too() -> None:
-    def ids(profile: Profile) -> list[str]:
-        told = profile.report()["kernels"]
-        return [line["id"] for each in told for line in each["lines"]["rows"]] + [each["id"] for each in told]
-
-    first = ids(two_variants())
-    assert first == ids(two_variants())
-    assert len(set(first)) == len(first)
-
-
 def test_the_text_of_a_line_is_that_of_the_profile() -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1, iterations=2)
     line = profile.report()["kernels"][0]["lines"]["rows"][0]

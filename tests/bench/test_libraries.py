@@ -86,10 +86,3 @@ def test_a_bare_call_that_breaks_the_gpu_is_named_and_can_be_left_out(
     row = Row("library", "op", "", {}, about=vars(done))
     assert failures(row) == []  # none of a session's doing
     assert "op: two" in table([row])
-
-
-def test_what_changes_from_run_to_run_says_nothing() -> None:
-    runs = iter(range(1, 100))
-    done = run({"call": lambda: added(next(runs))})
-    assert list(done.unsteady) == ["call"]
-    assert done.differing == {}
