@@ -61,16 +61,6 @@ def test_what_changes_only_in_a_session_is_wrong() -> None:
     assert f"op: differs {gap}: call" in table([row])
 
 
-def test_a_note_on_rounding_is_wrong_if_the_bits_are_the_same() -> None:
-    done = run({"call": added})
-    note = "add_kernel: results may round differently than without a session: the sum at k.py:7 fuses ..."
-    done.notes.append(note)
-    row = Row("library", "op", "", {}, about=vars(done))
-    assert failures(row) == [f"accused, with the same bits: {note}"]
-    done.differing["call"] = "by 1.0e-07 of at most 1.0e+00"
-    assert failures(row) == ["differs by 1.0e-07 of at most 1.0e+00: call"]
-
-
 def test_a_bare_call_that_breaks_the_gpu_is_named_and_can_be_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

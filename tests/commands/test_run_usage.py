@@ -21,6 +21,7 @@ from profscope.traces.chrome.text import FIRST_LINE_START
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program that fails the test if it is run; its folder is the current one."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     path = tmp_path / "never.py"
     path.write_text("raise AssertionError('the program ran')")
     return path
@@ -64,6 +65,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "-o '': it is empty; name a trace: .pftrace or .json, either with .gz, or .parq",
         ),
         (["-o", "/proc/t.json", "never.py"], 1, "cannot write '/proc/t.json': "),
+        (["--backend", "gpu", "never.py"], 1, "there is no GPU here; use --backend emulator\n"),
     ],
 )
 def test_what_cannot_be_is_one_line(
@@ -82,17 +84,6 @@ def test_what_cannot_be_is_one_line(
     assert said in err
     assert err.count("\n") == 1
     assert sorted(Path().rglob("*")) == before
-
-
-def test_a_gpu_that_is_not_there_is_one_line(
-    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert door.main(["run", "--backend", "gpu", "never.py"]) == 1
-    assert capsys.readouterr().err == (
-        "profscope run: --backend gpu: there is no GPU here; use --backend emulator\n"
-    )
-    assert list(Path().iterdir()) == [Path("never.py")]
 
 
 @pytest.mark.parametrize(
