@@ -286,6 +286,15 @@ def test_marks_are_points(profile: profscope.Profile) -> None:
     assert len(marks) == 4 * 2 * 4
 
 
+def test_kernels_written_for_proton() -> None:
+    x, out = torch.arange(256.0), torch.empty(256)
+    with session() as prof:
+        scopes.proton_scopes_kernel[(1,)](x, out, BLOCK=256)
+    assert torch.equal(out, x + 1)
+    spans = prof.df[(prof.df["kind"] == "scope") & (prof.df["warp"] == 0)]
+    assert spans["scope"].tolist() == ["read", "write"]
+
+
 @triton.jit
 def values_kernel(out_ptr, n, flag, half, byte):
     with psl.scope(
