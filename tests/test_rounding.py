@@ -4,6 +4,7 @@ place is named, and only then."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -171,6 +172,27 @@ def test_value_probes_are_judged_alike_before_and_after_a_bare_launch() -> None:
         "bare": None, "instrumented": None,
     }  # fmt: skip
     assert SAID not in prof.metadata["notes"]
+
+
+def test_a_copy_of_a_file_rounds_as_the_file_does(tmp_path: Path) -> None:
+    """Triton has one bare binary of both, which names the lines of the first."""
+    x, outs = torch.randn(512), torch.empty(4, 512)
+    kernels = []
+    for name in ("mykernels", "mykernels_v1"):
+        path = tmp_path / f"{name}.py"
+        path.write_text(Path(contraction.__file__).read_text())
+        module: dict[str, Any] = {"__name__": name}
+        exec(compile(path.read_text(), path, "exec"), module)
+        kernels.append(module["normalised_kernel"])
+    with session(every=2) as prof:
+        for out, kernel in zip(outs, [*kernels, *kernels], strict=True):
+            kernel[(1,)](x, out, 512, BLOCK=64)
+    assert torch.equal(outs[0], outs[2])
+    assert torch.equal(outs[1], outs[3])
+    variants = prof.metadata["variants"]["normalised_kernel"]
+    assert [each["function"].partition(".")[0] for each in variants] == ["mykernels", "mykernels_v1"]
+    assert [each["builds"][-1]["rounds_as_bare"] for each in variants] == [True, True]
+    assert not [note for note in prof.metadata["notes"] if "round" in note]
 
 
 def test_places_are_named_in_one_sentence() -> None:

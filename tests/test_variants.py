@@ -170,3 +170,22 @@ def test_kernels_of_one_name_in_two_modules_are_two(tmp_path: Path) -> None:
         assert set(prof.df["file"][prof.df["launch"] == launch]) == {str(file)}
     assert [each["source"]["file"] for each in prof.report()["kernels"]] == [str(file) for file in files]
     json.dumps(prof.metadata, allow_nan=False)
+
+
+@triton.constexpr_function
+def half(n):
+    return n // 2
+
+
+@triton.jit
+def half_kernel(out_ptr, BLOCK: tl.constexpr):
+    half_block: tl.constexpr = half(BLOCK)
+    tl.store(out_ptr + tl.arange(0, half_block), tl.full([half_block], 1.0, tl.float32))
+
+
+def test_functions_that_run_when_a_kernel_is_compiled_are_among_the_texts() -> None:
+    out = torch.zeros(64)
+    with session() as prof:
+        half_kernel[(1,)](out, BLOCK=64)
+    assert int(out.sum()) == 32
+    assert [text["name"] for text in prof.metadata["sources"]] == ["half_kernel", "half"]

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from pandas.testing import assert_frame_equal
 
 import profscope
 from profscope.__main__ import main
@@ -102,6 +103,15 @@ def test_flame_graphs_are_of_what_the_summary_is_of(profile: Profile) -> None:
     assert main(["convert", "e.json", "e.txt", "--format", "collapsed"]) == 0
     summary = emulated.summary()
     assert sum(collapsed("e.txt").values()) == summary.loc[summary["kind"] != "async", "self_cycles"].sum()
+
+
+def test_traces_are_merged_in_their_order(profile: Profile) -> None:
+    regular_profile(launches=1, ctas=1).save("u.json")
+    assert main(["merge", "t.json", "u.json", "-o", "both.parquet"]) == 0
+    both = profscope.load("both.parquet")
+    assert both.launches["rank"].tolist() == [0, 0, 1]
+    assert_frame_equal(both.df[both.df["launch"] < 2], profile.df)
+    assert [each["part"] for each in both.metadata["ranks"]] == ["t.json", "u.json"]
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,31 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize(
+    ("lowered", "why"),
+    [
+        ("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", "Too many open files"),
+        ("sys.setrecursionlimit(40)", "RecursionError: maximum recursion depth exceeded"),
+    ],
+)
+def test_a_limit_that_the_program_has_lowered_fails_the_run(run: Run, lowered: str, why: str) -> None:
+    ran = run(lowered, "-q")
+    assert ran.returncode == 1
+    (line,) = [line for line in ran.stderr.splitlines() if line.startswith("profscope run: ")]
+    assert why in line
+    assert line.endswith("; what was recorded is in t.json.partial")
+    loaded("t.json.partial")
+
+
+def test_a_benchmark_may_come_first(forks: Forks, tmp_path: Path) -> None:
+    code = (
+        "import triton; from tests.support.sessions import launch; print(triton.testing.do_bench(launch) > 0)"
+    )
+    run = f"import os, sys; os.chdir({str(tmp_path)!r}); sys.path.append({str(ROOT)!r})\n{_RUN}"
+    ran = forks.run(run, "-q", "-c", code)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True\n", "")
+
+
+@pytest.mark.parametrize(
     ("end", "code", "shown", "why"),
     [
         ('raise ValueError("oh")', 1, 1, "ValueError was raised"),
@@ -335,6 +360,12 @@ def test_kernels_that_match_none_leave_no_file_and_are_named(run: Run) -> None:
         "add_kernel\n",
     )
     assert os.listdir() == ["program.py"]
+
+
+def test_a_trace_of_host_scopes_alone_is_called_so(run: Run) -> None:
+    ran = run("import profscope\nwith profscope.scope('step'): launch_add()", "--kernels", "softmax")
+    assert ran.stderr.endswith("\nprofscope run: wrote t.json, without a launch\n")
+    assert loaded("t.json", launches=0).host["scope"].tolist() == ["step"]
 
 
 @pytest.mark.exhaustive

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import profscope
 from profscope.profiles import Profile
 from profscope.traces.around_tracks import around_tracks
 from profscope.traces.merging import Part, merged
@@ -26,6 +27,16 @@ where category is not null  -- launches as slices of the GPU have none
 @pytest.fixture(scope="module")
 def profile() -> Profile:
     return program()
+
+
+def test_files_have_them(profile: Profile, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    profile.save(path)
+    read = profscope.load(path)
+    pd.testing.assert_frame_equal(read.host, profile.host)
+    pd.testing.assert_frame_equal(read.events, profile.events)
+    pd.testing.assert_frame_equal(read.launches, profile.launches)
+    pd.testing.assert_frame_equal(read.df, profile.df)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".pftrace"])

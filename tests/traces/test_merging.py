@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,16 @@ def test_each_configuration_keeps_its_bare_times(whole: Profile) -> None:
     together = merged(parts).metadata
     assert timed_entry(together, "matmul_kernel", 0)["bare_ns"] == [9.0]
     assert timed_entry(together, "matmul_kernel", 1)["bare_ns"] == [5.0, 6.0]
+
+
+def test_ranks_have_tracks_of_their_own(job: Path) -> None:
+    profile = profscope.load(job)
+    profile.save(job.parent / "m.json")
+    events = json.loads((job.parent / "m.json").read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert {"rank 0 SM 0", "rank 1 SM 0", "rank 2 SM 0"} <= names
+    profile.save(job.parent / "m.pftrace")
+    assert all(f"rank {rank}".encode() in (job.parent / "m.pftrace").read_bytes() for rank in range(3))
 
 
 def test_bare_times_of_one_configuration_in_two_ranks_are_one_list(whole: Profile) -> None:

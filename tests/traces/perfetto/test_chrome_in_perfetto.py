@@ -119,6 +119,23 @@ def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
     check()
 
 
+def test_names_and_args(tmp_path: Path, processor: Processor) -> None:
+    profile = regular_profile(launches=2, ctas=6, warps=2, iterations=2, sms=2)
+    profile.save(tmp_path / "trace.json")
+    processor.load(tmp_path / "trace.json")
+    assert processor.query("select name from process where pid > 0 order by pid") == [
+        ("SM 0",),
+        ("SM 1",),
+        ("GPU 0 launches",),
+    ]
+    threads = processor.query("select name from thread where tid >= 1000 order by tid")
+    assert threads[:3] == [("CTA slot 0 warp 0",), ("CTA slot 0 warp 1",), ("CTA slot 1 warp 0",)]
+    args = ", ".join(f"extract_arg(arg_set_id, 'args.{name}')" for name in ("launch", "cta", "line", "iter"))
+    found = Counter(processor.query(f"select {args} from slice where name = 'dot'"))
+    dots = profile.df[profile.df["scope"] == "dot"]
+    assert found == Counter(dots[["launch", "cta", "line", "iteration"]].itertuples(index=False, name=None))
+
+
 def test_values_are_args(tmp_path: Path, processor: Processor) -> None:
     profile = regular_profile(launches=1, ctas=2, warps=1, iterations=2)
     df = profile.df

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import profscope
 from profscope.profiles import Profile
 from profscope.traces import overview
+from profscope.traces.tracks import drawn_name
 from tests.support.processor import Processor
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import assert_same
@@ -104,6 +105,14 @@ def test_counters_are_what_the_spans_say(shown: Processor, specialised: Profile)
     assert area == pytest.approx(expected, rel=1e-3)
     ((clock,),) = shown.query(sql.format("SM clock"))
     assert clock == pytest.approx(specialised.launches["clock_ghz"].iloc[0])
+
+
+def test_variables_come_first(shown: Processor) -> None:
+    names = {name for (name,) in shown.query("select distinct name from slice")}
+    assert {"a: barrier wait", "acc: dot", "tma load in flight", "barrier init", "loop L64"} <= names
+    assert drawn_name("async copy a in flight", "async") == "a: async copy in flight"
+    assert drawn_name("dot wait (drain)", "op") == "dot wait (drain)"
+    assert drawn_name("load x", "scope") == "load x"  # a name of the user's own
 
 
 def test_chrome_traces_have_them_too(specialised: Profile, tmp_path: Path, processor: Processor) -> None:
