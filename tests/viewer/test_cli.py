@@ -176,7 +176,6 @@ def test_without_a_trace_the_newest_of_a_run_is_shown(
         (["t", "--by", "cta", "--zoom", "1us:2us"], "--zoom changes nothing in --by"),
         (["t", "--format", "collapsed", "--top", "2"], "--top changes nothing in --format collapsed"),
         (["diff"], "the following arguments are required: A, B"),
-        (["diff", "a", "b", "--html", ""], "--html '': it is empty; name a file, such as changes.html"),
         (["diff", "a", "b", "--fail-above", "much"], "not a percentage, such as 5%: 'much'"),
         (["diff", "a", "b", "--top", "x"], "not a count: 'x'"),
     ],
@@ -290,6 +289,12 @@ def test_names_cannot_steer_the_terminal(asked: tuple[str, ...], tmp_path: Path)
     assert "\\x1b[31mred\\x07" in shown
     assert "next\\u202e" in shown
     assert not {"\x1b", "\u202e"} & {*done.stdout}
+
+
+def test_a_page_without_a_name_is_refused(trace: str) -> None:
+    told = run("diff", trace, trace, "--html", "")
+    assert told.returncode == 2
+    assert told.stderr.endswith("--html '': it is empty; name a file, such as changes.html\n")
 
 
 def test_no_page_takes_the_place_of_its_trace(trace: str, tmp_path: Path) -> None:
