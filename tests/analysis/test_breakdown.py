@@ -24,7 +24,6 @@ from profscope.analysis.breakdown import (
     PARTS,
     UNKNOWN,
     Account,
-    apportioned,
     breakdown,
     sm_time,
     time_accounts,
@@ -284,13 +283,3 @@ def test_too_few_samples_ask_for_launches() -> None:
     tables = of_samples(samples.iloc[:1].assign(samples=12), sampler)
     (account,) = accounts_of(replace(tables, df=tables.df.iloc[:0]))
     assert account.advice.startswith("12 PC samples of the 200 ")
-
-
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=6).filter(any), st.integers(1, 10_000))
-def test_integers_add_up_and_are_near(weights: list[int], whole: int) -> None:
-    shares = [weight / sum(weights) for weight in weights]
-    counts = apportioned(shares, whole)
-    assert sum(counts) == whole
-    for count, share in zip(counts, shares, strict=True):
-        assert abs(count - share * whole) < 1 + 1e-6
-        assert count >= 0

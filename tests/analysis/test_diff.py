@@ -251,6 +251,12 @@ def test_another_build_needs_a_larger_change() -> None:
     assert row_of(profscope.diff(a, slowed(edited, "wait", 1.5)), "wait")["significant"]
 
 
+def test_the_note_on_noise_names_versions_that_differ() -> None:
+    """They make two binaries of one kernel."""
+    a, b = (run_of_matmul(0, triton=version, torch="2.9.0") for version in ("3.6.0", "3.7.1"))
+    assert profscope.diff(a, b).attrs["notes"][-1].endswith("(Triton 3.6.0 and 3.7.1)")
+
+
 def test_first_and_cold_launches_are_left_out(gpu_runs: list[Profile]) -> None:
     a = gpu_runs[0]
     cold = a.launches.assign(cold=a.launches["launch"] == 3)

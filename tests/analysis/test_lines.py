@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from profscope.analysis.line_rows import folded_path, placed
+from profscope.analysis.line_rows import placed
 from profscope.analysis.lines import line_counts
 from profscope.analysis.lines import lines as line_table
 from profscope.analysis.sources import Sources
@@ -200,27 +200,6 @@ def test_functions_of_triton_belong_to_the_line_that_calls_them() -> None:
     unnamed = sample_rows({26: {"wait": 300}}, call_path="matmul.py:26:9 > standard.py:293 > standard.py:263")
     rows = profile(inner, unnamed).lines().query("line == 26")
     assert (len(rows), rows["samples"].item(), rows["call_path"].item()) == (1, 600, "")
-
-
-@pytest.mark.parametrize(
-    ("place", "path"),
-    [
-        (("/a/f.py", 9, ""), ""),
-        (("/a/f.py", 9, "k f.py:9 > sum standard.py:2"), ""),
-        (("/a/f.py", 9, "k f.py:3 > half f.py:9"), "k f.py:3 > half f.py:9"),
-        (
-            ("/a/f.py", 9, "k f.py:3 > half f.py:9 > sum standard.py:2 > add standard.py:1"),
-            "k f.py:3 > half f.py:9",
-        ),
-        (
-            ("C:\\a\\f.py", 9, "k f.py:3:11 > half f.py:9:4 > sum standard.py:2"),
-            "k f.py:3 > half f.py:9",
-        ),
-        (("/a/f.py", 9, "k g.py:3 > half g.py:4"), "k g.py:3 > half g.py:4"),
-    ],
-)
-def test_paths_lead_to_the_line(place: tuple[str, int, str], path: str) -> None:
-    assert folded_path(*place) == path
 
 
 @settings(max_examples=examples(6))
