@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -112,24 +111,6 @@ def test_the_overview_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> 
     pyproject = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     for script in pyproject["project"]["scripts"]:
         assert f" {script} " in said
-
-
-@pytest.mark.parametrize(
-    ("words", "module", "handed_over"),
-    [
-        (["view", "t.json", "--source"], "profscope.viewer.cli", ["t.json", "--source"]),
-        (["diff", "a.json", "b.json"], "profscope.viewer.cli", ["diff", "a.json", "b.json"]),
-        (["opt", "--list"], "profscope.commands.opt", ["--list"]),
-        (["run", "a.py", "view"], "profscope.commands.run", ["a.py", "view"]),
-    ],
-)
-def test_a_subcommand_hands_over(
-    words: list[str], module: str, handed_over: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[list[str]] = []
-    monkeypatch.setattr(import_module(module), "main", lambda words, tool="": seen.append(words) or 5)
-    assert overview.main(words) == 5
-    assert seen == [handed_over]
 
 
 @pytest.mark.parametrize(

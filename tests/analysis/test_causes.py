@@ -74,14 +74,6 @@ def test_a_clean_kernel_is_told_so() -> None:
     assert [text.partition(":")[0] for text in table.attrs["not_measured"]] == ["matmul_kernel"] * 6
 
 
-def test_what_was_left_out_is_not_judged() -> None:
-    lost = regular_profile(launches=1, ctas=4)
-    table = Profile(lost.df, lost.launches.assign(dropped=7), lost.metadata).findings()
-    assert table.empty
-    (said,) = table.attrs["not_measured"]
-    assert said.startswith("matmul_kernel: all: ")
-
-
 OPS = st.sampled_from([
     "load x", "load x latency", "store", "async copy a", "async wait a", "tma load", "barrier wait a",
     "dot issue acc", "dot wait acc", "dot acc", "atomic x", "convert layout", "local load y", "barrier",

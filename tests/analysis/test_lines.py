@@ -252,16 +252,6 @@ def test_the_line_of_a_gather_touches_eight_times_the_sectors() -> None:
     assert lines["issue_share"].sum() == pytest.approx(1)
 
 
-def test_a_constant_by_half_precision_does_not_keep_the_tensor_pipe_busy() -> None:
-    counts, _ = counts_table([counted("gather")], number)
-    one_line = counts.assign(
-        line=1, column=0, call_path="", executed=1, opcode=counts["opcode"].astype("str")
-    )
-    for opcode, pipe in (("HFMA2.MMA", "lsu"), ("HMMA.16816.F32", "tensor")):
-        (line,) = line_counts(placed(one_line.replace({"opcode": {"S2R": opcode}}))).itertuples()
-        assert line.pipe == pipe
-
-
 def test_lines_have_counts_at_the_places_of_their_instructions() -> None:
     counts, _ = counts_table([counted("gather")], number)
     lines = Profile(counts=counts).lines()

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from profscope.analysis.brief import MOST_BYTES
 from profscope.analysis.model.build import ALL_PARTS, profile_model
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
-from profscope.analysis.model.labels import groups_of
 from profscope.analysis.model.lines import lines_entry
 from profscope.analysis.model.numbers import plain
 from profscope.analysis.report import MOST_CHARACTERS
@@ -25,7 +24,7 @@ from profscope.schema import Tables
 from tests.support.captured import captured
 from tests.support.examples import examples
 from tests.support.json_schema import model_schema
-from tests.support.profiles import profile_metadata, profiles, regular_profile
+from tests.support.profiles import profiles, regular_profile
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data"
@@ -161,27 +160,6 @@ def test_files_of_one_name_have_lines_of_different_ids() -> None:
     assert first == ids(*(f"/elsewhere/{name}" for name in names))
     assert first[2:] == ids("/main.py")
     assert len(set(ids("/util.py", "util.py"))) == 2
-
-
-def with_variants(*variants: dict[str, Any], launched: tuple[int, ...] = (0, 1)) -> Profile:
-    one = regular_profile()
-    about = [{"variant": at, **each} for at, each in enumerate(variants)]
-    launches = one.launches.assign(variant=pd.Series(launched, dtype="int32"))
-    return Profile(one.df, launches, profile_metadata(variants={"matmul_kernel": about}))
-
-
-def test_what_differs_may_be_a_launch_option_or_a_type() -> None:
-    profile = with_variants(
-        {"constexprs": {"B": 1}, "signature": {"x": "*fp16"}, "num_warps": 4, "num_ctas": 1},
-        {"constexprs": {"B": 1}, "signature": {"x": "*fp32"}, "num_warps": 8, "num_ctas": 1},
-    )
-    told = {key: (group.name, group.differs) for key, group in groups_of(profile.tables).items()}
-    assert told == {
-        ("matmul_kernel", 0): ("matmul_kernel #0", {"x": "*fp16", "num_warps": 4}),
-        ("matmul_kernel", 1): ("matmul_kernel #1", {"x": "*fp32", "num_warps": 8}),
-    }
-    names = {(entry.name, entry.label) for entry in profile_model(profile.tables, parts=()).kernels}
-    assert names == {("matmul_kernel #0", "#0"), ("matmul_kernel #1", "#1")}
 
 
 def test_launches_without_records_are_in_no_time() -> None:

@@ -108,11 +108,6 @@ def test_letters_on_every_colour_are_read_and_bars_are_seen_on_a_dark_page() -> 
             assert contrast(frame_colour(kind, dark=dark), ink) >= 4.5
 
 
-def test_a_scope_and_what_it_has_in_flight_have_one_colour() -> None:
-    copy, flight, other = colours(("async copy a", 7), ("async copy a in flight", 7), ("async copy b", 7))
-    assert copy == flight != other
-
-
 @pytest.mark.parametrize("name", ["attention-heavy-0", "matmul_ws-heavy-0", "matmul_tma-heavy-0"])
 def test_each_scope_that_an_h200_recorded_has_a_colour_of_its_own(name: str) -> None:
     """Up to as many as its family has; and from then on neighbours differ."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from profscope.profiles import Profile
 from profscope.traces.exporters import FORMATS, PACKED
 from tests.support.edited import run_of_matmul, slowed
 from tests.support.profiles import regular_profile
-from tests.support.round_trips import assert_same
 
 
 @pytest.fixture
@@ -27,14 +25,6 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
     profile = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
     profile.save("t.json")
     return profile
-
-
-def test_there_and_back_through_every_format_that_loads(profile: Profile) -> None:
-    names = ["t.json", "a.parquet", "b.pftrace.gz", "d.json.gz", "e.pftrace"]
-    for source, target in pairwise(names):
-        assert main(["convert", source, target]) == 0
-        assert_same(profscope.load(target), profile)
-    assert sorted(os.listdir()) == sorted(names)
 
 
 def test_what_profscope_wrote_and_what_is_empty_is_replaced(profile: Profile) -> None:

@@ -241,17 +241,6 @@ def test_a_signal_waits_for_the_trace_of_a_program_that_has_ended(run: Run) -> N
     assert "cut_short" not in loaded("t.json").metadata["program"]
 
 
-def test_what_a_killed_program_has_flushed_is_there(run: Run) -> None:
-    ran = run("spooled(); os.kill(os.getpid(), signal.SIGKILL)")
-    assert ran.returncode == -9
-    assert not Path("t.json").exists()
-    profile = loaded("t.json.partial")
-    assert profile.metadata["program"] == {"command": ["program.py", "a", "-o"]}
-    assert profile.metadata["notes"][-1].endswith(
-        "has no end: what the session had not flushed when it stopped is missing"
-    )
-
-
 def test_what_a_killed_program_has_recorded_outlives_the_next_run(run: Run) -> None:
     run("spooled(); os.kill(os.getpid(), signal.SIGKILL)")
     Path("nothing.py").touch()

@@ -14,20 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.analysis.model.labels import Group
-from profscope.analysis.scopes.by import make_rows
-from profscope.analysis.scopes.table import RowFilter, make_tables
-from profscope.analysis.spans.corrections import are_corrected
-from profscope.profiles import Profile, load
+from profscope.analysis.scopes.table import make_tables
+from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
-from profscope.viewer.cli import main
 from profscope.viewer.input import part_of
 from tests.support.command_line import run
 from tests.support.models import groups, kernels
 from tests.support.profiles import profile_metadata, profiles, regular_profile
-from tests.support.quick import quick
 from tests.support.validation import validate
 
-DATA = Path(__file__).parents[1] / "data"
 PROFILE = regular_profile(launches=2, ctas=8, warps=4, iterations=3)
 
 
@@ -57,19 +52,6 @@ def test_ctas_stand_from_the_slowest_to_the_fastest(trace: str) -> None:
         (PROFILE.df["launch"] == int(rows[0]["launch"])) & (PROFILE.df["cta"] == int(rows[0]["key"]))
     ]
     assert took[0] == (first["start_ns"] + first["duration_ns"]).max() - first["start_ns"].min()
-
-
-def test_rows_of_whole_warps_are_without_what_recording_took_too() -> None:
-    profile = load(DATA / "events" / "gpt.pftrace.gz")
-    assert are_corrected(profile.tables)
-    told = {by: make_rows(profile.tables, by, "ns", RowFilter(), None) for by in ("cta", "warp", "sm")}
-    df = profile.df[(profile.df["depth"] == 0) & (profile.df["kind"] != "async")]
-    for by, rows in told.items():
-        assert sum(row.self for row in rows) == df["corrected_ns"].sum(), by
-    assert df["corrected_ns"].sum() < df["duration_ns"].sum()
-    slowest = told["cta"][0]
-    own = df[(df["launch"] == slowest.launch) & (df["cta"] == int(slowest.key))]
-    assert slowest.duration == (own["start_ns"] + own["duration_ns"]).max() - own["start_ns"].min()
 
 
 def test_markdown_escapes_what_names_have_of_marks(trace: str) -> None:
@@ -200,26 +182,3 @@ def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
     for part in (TraceFilter(launch=0), TraceFilter(cta=1), TraceFilter(warp=0)):
         assert (load(part).bytes_at_most, load(part).gb_per_s_at_most) == (None, None)
         assert load(part).measures == "issue"
-
-
-@pytest.mark.parametrize("flag", quick(["--cta", "--warp"], ["--cta"]))
-def test_a_look_at_a_part_of_launches_changes_no_verdict(
-    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its records are those of the whole launches: over the warps of the part they would be too many."""
-
-    def shown(*words: str) -> Any:
-        assert main([str(tmp_path / "trace.parquet"), *words]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    costs = {"clock": {"read_cycles": 4, "row_cycles": 10, "basis": "measured"}}
-    profile = regular_profile(launches=2, ctas=8, warps=4, iterations=6)
-    Profile(profile.tables.df, profile.launches, profile.metadata | costs).save(tmp_path / "trace.parquet")
-    number = str(int(profile.df[flag[2:]].iloc[0]))
-    assert shown("--format", "json", flag, number)["verdict"] == (shown("--format", "json")["verdict"])
-    (whole,), (part,) = (shown("--format", "report", *words)["kernels"] for words in ([], [flag, number]))
-    assert whole["recorded_over_bare"]["basis"] == "estimated"
-    for name in ("recorded_over_bare", "verdict", "findings", "overlap", "critical_path"):
-        assert part[name] == whole[name], name
-    assert part["records"]["per_warp"] == whole["records"]["per_warp"]
-    assert part["lines"]["rows"][0]["self_time"] < whole["lines"]["rows"][0]["self_time"]

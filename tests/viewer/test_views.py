@@ -19,13 +19,13 @@ from profscope.analysis.scopes.tree import make_trees
 from profscope.analysis.sources import source_lines
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from profscope.viewer.grid import Column, fit, fit_end, fit_middle, grid, heading, wrap
+from profscope.viewer.grid import Column, fit_middle, grid, heading, wrap
 from profscope.viewer.header import render_header
 from profscope.viewer.kernels import render_findings, render_kernels
 from profscope.viewer.option_types import parse_zoom
 from profscope.viewer.scopes import render_table, render_tree
 from profscope.viewer.timeline import LABEL_WIDTH, Choice, choose_cta, make_timeline, render_timeline
-from profscope.viewer.units import duration_text, printable, source_text
+from profscope.viewer.units import duration_text
 from tests.support.examples import examples
 from tests.support.models import groups, kernels, shown
 from tests.support.one_warp import story
@@ -168,16 +168,6 @@ def test_any_profile_can_be_shown(profile: Profile) -> None:
 )
 def test_durations_have_three_digits_and_a_unit(value: float, unit: str, text: str) -> None:
     assert duration_text(value, unit) == text
-
-
-def test_texts_are_fitted_in_terminal_cells() -> None:
-    assert fit("abcdef", 6) == "abcdef"
-    assert fit("abcdef", 4) == "abc…"
-    assert cell_len(fit("中文中文", 5)) <= 5
-    assert fit_end("abcdef", 4) == "…def"
-    assert printable("a\x1b\n\u200bé") == "a\\x1b\\n\\u200bé"
-    assert source_text("/a/b/k.py", 3) == "k.py:3"
-    assert source_text("", 0) == ""
 
 
 def test_source_lines_are_shown_while_they_are_those_that_ran(tmp_path: Path) -> None:
