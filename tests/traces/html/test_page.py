@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,7 +22,7 @@ from profscope.analysis.spans.ctas import launch_durations
 from profscope.analysis.texts import plain, tag
 from profscope.profiles import Profile, diff, load
 from profscope.traces.html.comparison import comparison_page, side_by_side
-from profscope.traces.html.document import WEB, json_block, script, style
+from profscope.traces.html.document import json_block
 from profscope.traces.html.figures import duration_text
 from tests.support.around import program
 from tests.support.command_line import run
@@ -256,49 +254,3 @@ def test_sides_keep_all_lines_in_their_order(before: list[str], after: list[str]
     pairs = list(side_by_side(before, after))
     assert [a for a, _ in pairs if a is not None] == list(range(len(before)))
     assert [b for _, b in pairs if b is not None] == list(range(len(after)))
-
-
-# The script that is checked in is what its sources give, and it asks nothing of any network.
-
-_SOURCES = ("src/*.js", "src/*.css", "package.json", "package-lock.json", "build.mjs")
-_BUNDLE = ("report.css", "report.js")
-
-
-def built_from() -> dict[str, str]:
-    """A digest of what the bundle is built from, and one of the bundle: of names and texts, by name."""
-    sources = {path for pattern in _SOURCES for path in WEB.glob(pattern)}
-    return {"sources": _digest(sources), "bundle": _digest(map(WEB.joinpath, _BUNDLE))}
-
-
-def written_down() -> dict[str, str]:
-    """The same digests, as the build wrote them down."""
-    return dict(line.split() for line in (WEB / "report.sha256").read_text().splitlines())
-
-
-def _digest(paths: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    named = {path.relative_to(WEB).as_posix(): path for path in paths}
-    for name, path in sorted(named.items()):
-        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
-def test_the_bundle_is_of_these_sources() -> None:
-    assert built_from() == written_down(), f"build it anew: cd {WEB}; npm ci --ignore-scripts; node build.mjs"
-
-
-def test_it_can_stand_in_a_page() -> None:
-    code, _ = script()
-    for text in (code, style()):
-        assert text.isascii()
-        assert not re.search(r"</(script|style)|<!--", text, re.IGNORECASE)
-
-
-def test_it_names_no_address() -> None:
-    for text in (script()[0], style()):
-        assert not re.search(r"\w+://|url\(|@import|\bfetch\(|XMLHttpRequest|WebSocket|sendBeacon", text)
-
-
-def test_licences_are_named() -> None:
-    assert "uPlot, MIT, Copyright (c) 2022 Leon Sorokin" in script()[0][:200]
-    assert "Permission is hereby granted" in (WEB / "LICENSE-uPlot.txt").read_text()
