@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope import load
+from profscope.commands.doctor import environment
 from profscope.commands.run import add_flags, make_parser, option_names, run_options
 from profscope.commands.run_variables import run_defaults
 from profscope.errors import OptionError
@@ -226,3 +227,7 @@ def test_what_an_option_becomes_can_be_given(name: str) -> None:
     given = vars(parser.parse_args(shlex.split(in_flags(f"{name}={example(name)!r}"))))
     assert Options(**given) == Options(**{name: example(name)}) or name == "instrument"
     assert Options(**given).pipeline == Options(**{name: example(name)}).pipeline
+
+
+def test_doctor_lists_what_is_set() -> None:
+    assert environment({"PROFSCOPE_RUN_CTAS": "4", "HOME": "/root"}) == {"PROFSCOPE_RUN_CTAS": "4"}

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from profscope.analysis.spans.ctas import launch_durations
 from profscope.analysis.texts import plain, tag
 from profscope.profiles import Profile, diff, load
+from profscope.schema import Tables
 from profscope.traces.html.comparison import comparison_page, side_by_side
 from profscope.traces.html.document import json_block
 from profscope.traces.html.figures import duration_text
@@ -164,6 +165,21 @@ def test_spans_are_read_back_as_they_were(tmp_path: Path) -> None:
     flights = np.flatnonzero(df["kind"] == "async")
     np.testing.assert_array_equal(flights - columns["issue"], df["parent"].to_numpy()[flights])
     np.testing.assert_array_equal(flights + columns["wait"], df["wait"].to_numpy()[flights])
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        (Tables(), "No launches were recorded."),
+        (replace(regular_profile(1, 1, 1, 1).tables, df=Tables().df), "No spans were recorded"),
+        (
+            replace(Tables(), metadata={"notes": ["this is a part of the trace: cta 0"]}),
+            "This is a part of the trace: cta 0.",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_said(tables: Tables, said: str, tmp_path: Path) -> None:
+    assert said in page_of(Profile.of(tables), tmp_path).text
 
 
 def test_a_histogram_is_of_what_is_judged(tmp_path: Path) -> None:
