@@ -56,7 +56,7 @@ def explain(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ex
 
 
 def test_the_kernel_with_most_time_is_explained(explain: Explain) -> None:
-    ran = explain("run(1)")
+    ran = explain("run(1)", *NOTHING_TRIED)
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.splitlines()
     assert lines[:3] == [
