@@ -1,4 +1,4 @@
-"""What is read or saved in the last moments of a process, when no thread can be started any more."""
+"""What is read or saved when no thread can be started any more, as in a process's last moments."""
 
 from __future__ import annotations
 

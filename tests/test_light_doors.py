@@ -1,4 +1,4 @@
-"""What must be quick to enter loads little: held by what is loaded, not by a clock."""
+"""What is public, and what may be imported without what: quick doors load little, whatever a clock says."""
 
 from __future__ import annotations
 

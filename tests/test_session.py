@@ -1,4 +1,4 @@
-"""Whole sessions, on the emulator: launch, collect, decode, tables, files."""
+"""Whole sessions, on the emulator: launch, collect, decode, tables, files, and what goes wrong."""
 
 from __future__ import annotations
 

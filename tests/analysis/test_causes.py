@@ -1,4 +1,4 @@
-"""Findings of profiles without the evidence of hardware, and of any shape."""
+"""What spans alone tell: findings of any profile, roofs, and what a CTA and an SM do at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting of ranks in collectives, on small tables whose times are known."""
+"""Ranks that wait in collectives, and launches by the host's clocks, on tables whose times are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What binds a kernel: by counters, by counts, or by the types of its ops."""
+"""What binds a kernel: by counters, by counts, or by the types of its ops; and the pipe of each opcode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about a whole program: what launched what, and when the GPU had nothing to do."""
+"""Questions about a whole program: what launched what, idle GPUs, and the modules of torch.compile."""
 
 from __future__ import annotations
 

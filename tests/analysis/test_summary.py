@@ -1,4 +1,4 @@
-"""The summary against plain pandas."""
+"""Sums of spans: the summary against plain pandas, corrected durations, and large profiles by pieces."""
 
 from __future__ import annotations
 

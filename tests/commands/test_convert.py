@@ -1,4 +1,4 @@
-"""Traces from one format to another, and several into one, on the command line."""
+"""Traces from one format to another, several into one, and baselines, on the command line."""
 
 from __future__ import annotations
 

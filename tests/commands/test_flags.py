@@ -1,4 +1,4 @@
-"""Options of a session as flags: each says on the command line what it says in Python."""
+"""Options of a session as flags and as variables: each says there what it says in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`profscope.load` of a part: the same of every format, sound, and said to be a part."""
+"""`profscope.load` of a part: the same of every format, sound, said to be a part, and as large as fits."""
 
 from __future__ import annotations
 

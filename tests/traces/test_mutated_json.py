@@ -1,5 +1,4 @@
-"""Files whose checksums are right and whose JSON was changed: each loads and answers, or is refused by a
-TraceError."""
+"""Files that were changed: each loads as it was saved, answers, or is refused by a TraceError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables by launch, SM, CTA and the like."""
+"""Tables by launch, SM, CTA and the like; what the command line chooses is chosen of all that is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""profscope-view diff as it is run."""
+"""profscope-view diff as it is run, on a screen and as Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the first screen leaves undone and keeps, so that ten million spans are soon shown."""
+"""The first screen: what it leaves undone so that it is soon shown, its bars, and the program around."""
 
 from __future__ import annotations
 

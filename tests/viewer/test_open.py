@@ -1,4 +1,4 @@
-"""`--open`: a page in a browser."""
+"""`--open`: a page in a browser. `--serve`: one trace in Perfetto's UI, for this machine's browser alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data each view computes, before anything is drawn."""
+"""The data each view computes, the ranges of time that it draws, and how it is fitted into a terminal."""
 
 from __future__ import annotations
 

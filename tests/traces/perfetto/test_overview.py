@@ -1,4 +1,4 @@
-"""What is drawn above the spans, as Perfetto's own trace processor sees it."""
+"""What is drawn above the spans, as Perfetto's own trace processor sees it, in recordings that are kept too."""
 
 from __future__ import annotations
 
