@@ -118,3 +118,13 @@ def test_the_command_says_it_in_flags(tmp_path: Path) -> None:
     assert json.loads(run(str(path), "--format", "report").stdout)["next_command"] in shown.stdout
     refused = run(str(path), "--format", "brief", "--top", "3")
     assert (refused.returncode, refused.stdout) == (2, "")
+
+
+def test_names_of_any_alphabet_and_length_fit() -> None:
+    profile = regular_profile(launches=2, ctas=1, warps=1)
+    names = dict.fromkeys(profile.launches["kernel"].unique(), "核" * 3000)
+    launches = profile.launches.assign(kernel=profile.launches["kernel"].astype("object").replace(names))
+    profile = Profile(profile.df.iloc[:0], launches.astype({"kernel": "category"}), profile.metadata)
+    text = profile.brief()
+    assert len(text.encode()) <= MOST_BYTES
+    assert "\n1. 核" in text
