@@ -140,7 +140,7 @@ def test_what_is_wrong_is_said_in_the_product_s_own_words(
 
 def test_explain_runs_a_program_only_if_allowed(folder: Path) -> None:
     (folder / "program.py").write_text(_PROGRAM)
-    arguments = {"program": ["program.py"], "kernels": "add", "vary": ["BLOCK=256"], "limit_s": 0.001}
+    arguments = {"program": ["program.py"], "kernels": "add", "vary": ["BLOCK=256"], "limit_s": 20}
     tools, (ran, outside, none) = session(
         folder,
         ["--allow-run"],
@@ -153,6 +153,7 @@ def test_explain_runs_a_program_only_if_allowed(folder: Path) -> None:
     assert not ran.is_error, text_of(ran)
     assert text_of(ran).startswith("program done\n")
     assert "add_kernel, as launched: " in text_of(ran)
+    assert "\nBLOCK=256" in text_of(ran)
     assert "\nbest: " in text_of(ran)
     assert text_of(outside).startswith("'/usr/bin/true' is not below")
     assert (none.is_error, text_of(none)) == (True, "program names no script")
