@@ -16,7 +16,7 @@ from pandas.testing import assert_frame_equal
 
 import profscope.profiles
 from profscope.errors import TraceError
-from profscope.traces.chrome.foreign import untangle
+from profscope.traces.chrome.foreign import nest, untangle
 from tests.support.profiles import regular_profile
 from tests.support.trace_documents import signed
 from tests.support.validation import validate
@@ -160,6 +160,13 @@ def test_one_odd_span_does_not_refuse_a_proton_trace(
     ]
     first = [profile.df[profile.df["cta"] == 0].reset_index(drop=True) for profile in (whole, odd)]
     assert first[0]["duration_ns"].tolist() == first[1]["duration_ns"].tolist()
+
+
+def test_spans_that_cross_stand_beside_the_others() -> None:
+    depth, parent, beside = nest(np.array([0, 1, 5, 8]), np.array([10, 6, 9, 9]))
+    assert depth.tolist() == [0, 1, 2, 1]
+    assert parent.tolist() == [-1, 0, 1, 0]
+    assert beside.tolist() == [False, False, True, False]
 
 
 def test_rounding_is_untangled() -> None:
