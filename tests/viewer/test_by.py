@@ -54,6 +54,14 @@ def test_ctas_stand_from_the_slowest_to_the_fastest(trace: str) -> None:
     assert took[0] == (first["start_ns"] + first["duration_ns"]).max() - first["start_ns"].min()
 
 
+def test_top_cuts_every_form_and_a_table_for_programs_has_all_without_it(trace: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(run(trace, "--by", "sm", "--format", "csv", "--top", "2").stdout)))
+    assert len(rows) == 2
+    assert [row["sm"] for row in rows] == [row["key"] for row in rows]
+    assert len(json.loads(run(trace, "--by", "cta", "--format", "json", "--top", "3").stdout)) == 3
+    assert len(run(trace, "--show", "scopes", "--format", "csv", "--top", "1").stdout.splitlines()) == 2
+
+
 def test_markdown_escapes_what_names_have_of_marks(trace: str) -> None:
     head, rule, *rows = run(trace, "--show", "scopes", "--format", "md").stdout.splitlines()
     assert head.startswith("| kernel | variant | unit | scope |")

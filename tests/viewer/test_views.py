@@ -216,6 +216,15 @@ def test_the_table_is_ordered_by_the_unit_shown() -> None:
     assert orders == {"ns": ["b", "a", "k"], "cycles": ["a", "b", "k"]}
 
 
+def test_launches_without_a_time_are_counted() -> None:
+    one = regular_profile(launches=1)
+    launches = one.launches.assign(ctas=0, records=0, start_ns=0, end_ns=0)
+    entries = kernels(Profile(one.df.iloc[:0], launches, one.metadata))
+    lines = [line.plain for line in render_kernels(entries, "ns", 100, 0)]
+    assert lines[2].split() == ["matmul_kernel", "1", "-", "0ns", *"----"]
+    assert lines[-1] == "matmul_kernel: 1 launch without records or without an end: no time known."
+
+
 def test_findings_say_what_is_alike_once() -> None:
     """The advice of several, and what the emulator's first line says of all."""
     told = [f"why {at}{OF_THE_EMULATOR}" for at in range(6)]
