@@ -100,23 +100,6 @@ def test_masked_elements_do_not_count() -> None:
     assert prof.values().attrs["first_nan"] is None
 
 
-def test_every_element_counts_once_whatever_the_layout() -> None:
-    """Loads of fewer elements than threads, and blocks of a dot that warps hold copies of."""
-    x = torch.full((16,), float("nan"))
-    with session("value-probe{classes=load}") as prof:
-        copy_kernel[(1,)](x, torch.empty(16), 16, BLOCK=16, num_warps=4)
-    assert (probes(prof)["nans"] == 16).all()
-    a = torch.full((32, 32), float("inf")).half()
-    with session("value-probe{ops=ttg.local_load;tt.load;tt.dot}") as prof:
-        half_product_kernel[(1, 1)](a, a, torch.empty(32, 32).half(), 32, 32, BLOCK=32, num_warps=4)
-    found = probes(prof)
-    operands = found[found["scope"].str.contains(" [ab]$")]
-    assert len(operands)
-    # Newer Tritons load operands in halves, and zeros behind the last iteration.
-    assert set(operands["infs"]) <= {0, 32 * 16, 32 * 32}
-    assert operands["infs"].max() >= 32 * 16
-
-
 def test_the_iteration_in_which_a_float16_sum_overflows() -> None:
     """Each step adds 32 * 30 * 30 = 28,800 to every element: the third is beyond 65,504; then inf - inf."""
     size, k = 64, 256

@@ -96,14 +96,6 @@ def test_a_part_alone_is_what_it_is_in_the_whole(part: str) -> None:
     }
 
 
-def test_of_few_kernels_details_are_known_of_all_findings() -> None:
-    tables = RECORDINGS["emulated"]().tables
-    few, every = profile_model(tables, detailed=1), profile_model(tables)
-    assert few.kernels[0] == every.kernels[0]
-    assert [entry.findings for entry in few.kernels] == [entry.findings for entry in every.kernels]
-    assert [entry.lines is None for entry in few.kernels] == [False, *[True] * (len(every.kernels) - 1)]
-
-
 def path_rows(*rows: tuple[str, int, str, dict[str, Any]]) -> pd.DataFrame:
     """Rows as of `prof.lines()`: file, line and call path, and what is not nothing."""
     nothing: dict[str, Any] = {

@@ -23,7 +23,6 @@ from profscope.analysis.report import bounded
 from profscope.analysis.texts import clipped
 from profscope.profiles import Profile, load
 from profscope.schema import spans_frame
-from profscope.traces.merging import Part, merged
 from tests.support.json_schema import model_schema
 from tests.support.made_up_spans import made_up
 from tests.support.profiles import launch_table, profile_metadata, regular_profile
@@ -82,36 +81,6 @@ def test_it_is_never_too_long(count: int) -> None:
     in_brief = re.findall(r"^\d+\. (kernel_\d{4})", text, re.MULTILINE)
     assert in_brief == shown[: len(in_brief)]
     assert (f"left out: {count - len(in_brief)} kernels, " in text) == (count > len(in_brief))
-
-
-EVIDENCE = ("gather", "column", "library-attention")
-
-
-@pytest.fixture(scope="module")
-def three_kernels() -> Profile:
-    """Of an H200, with findings, each as of another rank."""
-    profiles = [load(DATA / "evidence" / f"{name}.pftrace.gz") for name in EVIDENCE]
-    return Profile.of(merged([Part(profile.tables, EVIDENCE[at], at) for at, profile in enumerate(profiles)]))
-
-
-def test_detail_goes_before_kernels(three_kernels: Profile) -> None:
-    told = three_kernels.report()
-    check(told)
-    assert told["left_out"]["kernels"] == 0
-    shown = [*told["kernels"], *told["other_kernels"]]
-    assert told["other_kernels"]
-    assert {each["kernel"] for each in shown} == set(three_kernels.launches["kernel"])
-    assert sum(each["share"] for each in shown) == pytest.approx(1, abs=1e-5)
-    first = three_kernels.findings().drop_duplicates("kernel").set_index("kernel")
-    for each in told["other_kernels"]:
-        finding = first.loc[each["kernel"]]
-        assert each["findings"][0].startswith(f"{finding['finding']} ")
-        assert f": {finding['gain_pct']:.0f} % (" in each["findings"][0]
-        assert len(each["findings"]) <= 3
-        assert re.search(r"=\w+, num_warps=\d, num_stages=\d", each["configuration"])
-    for each in told["kernels"]:
-        mine = [finding["finding"] for finding in each["findings"]]
-        assert mine[:1] == first["finding"].reindex([each["kernel"]]).dropna().tolist()
 
 
 @pytest.mark.parametrize(

@@ -292,17 +292,6 @@ def test_findings_are_the_same_where_the_summary_is_known(
         assert all((getattr(again.spans, name) == each).all() for name, each in vars(judged.spans).items())
 
 
-def test_no_span_is_in_another_piece_than_its_parent(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE_ROWS", 50)
-    df = tables.df
-    cut = pieces(df)
-    assert [part.start for part in cut] == [0, *(part.stop for part in cut[:-1])]
-    assert cut[-1].stop == len(df)
-    for part in cut:
-        parent = df["parent"].to_numpy()[part]
-        assert ((parent < 0) | ((parent >= part.start) & (parent < part.stop))).all()
-
-
 def test_one_piece_of_longer_spans_makes_durations_of_all_wide(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
