@@ -91,7 +91,7 @@ def test_an_address_carries_the_bits_and_is_aligned(arenas: DeviceBuffers) -> No
 
 def test_what_was_written_comes_back_through_any_number_of_rotations(arenas: DeviceBuffers) -> None:
     slices, lane = [], Lane()
-    for index in range(500):
+    for index in range(200):
         slices.append(launch(arenas, lane, LIMIT // 7, index % 3, index % 251 + 1))
         if index % 97 == 0:
             slices[-1].fetch()  # in the middle of a filling
@@ -109,8 +109,8 @@ def test_threads_that_fill_the_arenas_together_lose_nothing(arenas: DeviceBuffer
         sizes, lane = random.Random(number), Lane()
         ready.wait()
         try:
-            for index in range(300):
-                value = (number * 300 + index) % 255 + 1
+            for index in range(100):
+                value = (number * 100 + index) % 255 + 1
                 size = sizes.randrange(1, LIMIT // 3)
                 kept.append((value, launch(arenas, lane, size, number, value)))
         except AssertionError as error:
@@ -123,7 +123,7 @@ def test_threads_that_fill_the_arenas_together_lose_nothing(arenas: DeviceBuffer
         thread.join()
     arenas.close()
     assert wrong == []
-    assert len(kept) == 1200
+    assert len(kept) == 400
     assert all(holds_only(slice_, value) for value, slice_ in kept)
 
 
@@ -407,35 +407,6 @@ def test_no_claim_outlives_a_drain(arenas: DeviceBuffers) -> None:
         assert slice_.fetch().tolist() == [number] * 100
     assert [(lane.claim, lane.end) for lane in lanes] == [(None, -1)] * 2
     assert launch(arenas, lanes[0], 100, 0, 6).fetch().tolist() == [6] * 100
-
-
-def test_threads_launch_while_another_drains(arenas: DeviceBuffers) -> None:
-    """All that was written is fetched, and nothing twice."""
-    kept: list[tuple[int, Slice]] = []
-    newest: list[Slice] = []
-    done = threading.Event()
-
-    def drain() -> None:
-        while not done.wait(0.0005):
-            for slice_ in newest[-1:]:
-                slice_.fetch()
-
-    def work(number: int) -> None:
-        lane = Lane()
-        for index in range(400):
-            value = (number * 400 + index) % 255 + 1
-            newest[:] = [launch(arenas, lane, 1 + index % 700, number, value)]
-            kept.append((value, newest[0]))
-
-    with ThreadPoolExecutor(3) as pool:
-        draining = pool.submit(drain)
-        for work_done in [pool.submit(work, number) for number in range(2)]:
-            work_done.result()
-        done.set()
-        draining.result()
-    arenas.close()
-    assert len(kept) == 800
-    assert all(holds_only(slice_, value) for value, slice_ in kept)
 
 
 class _Operators(TorchDispatchMode):

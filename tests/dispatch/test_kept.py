@@ -157,17 +157,6 @@ def test_its_run_may_be_held(fetched: str) -> None:
     assert prof.launches.empty
 
 
-def test_a_held_run_takes_turns_with_its_function() -> None:
-    kernel = launched()
-    held = kernel.run
-    with session(every=3) as prof:
-        for _ in range(3):
-            launched()
-            call(held, kernel)
-            call(kernel.run, kernel)
-    assert prof.metadata["sampling"]["kernels"]["kept_kernel"] == {"launches": 9, "recorded": 3}
-
-
 def test_a_held_run_is_recorded_once_it_is_switched_on() -> None:
     """As `profscope run` waits for the first launch."""
     kernel = launched()

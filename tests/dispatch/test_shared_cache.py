@@ -86,15 +86,6 @@ def test_copies_that_are_compiled_at_once_do_not_mix(copies: list[Any]) -> None:
             kernel.device_caches.clear()
 
 
-def test_spans_name_the_file_that_was_launched(copies: list[Any]) -> None:
-    """Though their texts are the same, and Triton's keys know no files."""
-    for kernel in copies:
-        with session(instrument="light") as prof:
-            launch(kernel)
-        assert set(prof.df["file"]) == {kernel.fn.__code__.co_filename}
-        assert prof.metadata["notes"] == []
-
-
 def mix(cache: Path) -> None:
     """Give each instrumented binary the manifest of another program."""
     changed = 0

@@ -23,7 +23,7 @@ def fresh_kernel(out_ptr, VALUE: tl.constexpr):
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-@pytest.mark.parametrize("number", quick(range(12), range(4)))
+@pytest.mark.parametrize("number", quick(range(12), range(1, 3)))
 def test_a_thread_compiles_while_a_session_ends(number: int) -> None:
     """The program's own launch must never fail, whatever moment the session ends at."""
     failed: list[BaseException] = []

@@ -73,26 +73,6 @@ def test_autotuning_picks_what_is_faster_in_emulated_time(
         assert measured[0] == pytest.approx(times[config.kwargs["BLOCK"]])
 
 
-def test_what_is_measured_does_not_depend_on_earlier_launches() -> None:
-    """Nor what is chosen: the first of those that take the same cycles."""
-
-    def measured(earlier: int) -> tuple[list[float], int]:
-        pairs = ((64, 1), (32, 1), (128, 4))
-        configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in pairs]
-        tuned = triton.autotune(configs, key=["n"])(add_kernel)
-        with profscope.emulator.activate():
-            for _ in range(earlier):
-                launch(1024, 4, torch.zeros(4096))
-            tuned[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](X, X, torch.zeros(4096), 4096)
-            times = [times[0] for times in tuned.configs_timings.values()]
-            return times, tuned.best_config.kwargs["BLOCK"]
-
-    times, chosen = measured(0)
-    assert times[1] == times[2] < times[0]
-    assert chosen == 32
-    assert measured(3) == (times, chosen)
-
-
 def test_a_launch_takes_the_same_cycles_in_a_profile_whatever_ran_before() -> None:
     def spans(earlier: int) -> Any:
         with profscope.session(backend="emulator") as prof:
