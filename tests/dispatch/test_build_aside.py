@@ -177,6 +177,18 @@ def test_what_a_pause_has_given_up_is_begun_again(tuner: Any, builds: list[Build
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_a_session_that_ends_gives_up_what_is_being_built(
+    tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", "import signal; signal.pause()")
+    with session():
+        tuner.launch()
+    (build,) = aside[0].begun
+    assert build.answer == GIVEN_UP
+    assert aside[0].workers == []
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_a_worker_that_has_stopped_holds_up_no_end(
     tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import threading
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -248,12 +248,8 @@ def test_threads_that_keep_one_binary_build_one(monkeypatch: pytest.MonkeyPatch)
     built = []
     recompile = compiling.recompile
     monkeypatch.setattr(compiling, "recompile", lambda binary: built.append(binary) or recompile(binary))
-    with session() as prof:
-        threads = [threading.Thread(target=run, args=(kernel,)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with session() as prof, ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, [kernel] * 4))
     assert built == [kernel]
     assert len(prof.launches) == 4
 

@@ -1,6 +1,6 @@
 """CTAs that wait for each other or take turns do so in the order of their clocks."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -270,17 +270,13 @@ def test_profiles_say_so(monkeypatch: pytest.MonkeyPatch, emulator: EmulatorDriv
 def test_launches_of_two_threads_do_not_mix(emulator: EmulatorDriver) -> None:
     """Each has a clock of its own that nobody else's launch moves on: all take equally long."""
     x, outs = torch.rand(2048), [torch.zeros(2048) for _ in range(2)]
-    with profscope.session(backend="emulator") as prof:
 
-        def launch(out: torch.Tensor) -> None:
-            for _ in range(40):
-                add_kernel[(2,)](x, x, out, 2048, BLOCK=1024)
+    def launch(out: torch.Tensor) -> None:
+        for _ in range(40):
+            add_kernel[(2,)](x, x, out, 2048, BLOCK=1024)
 
-        threads = [threading.Thread(target=launch, args=(out,)) for out in outs]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with profscope.session(backend="emulator") as prof, ThreadPoolExecutor(2) as pool:
+        list(pool.map(launch, outs))
     launches = prof.launches.sort_values("start_ns")
     assert len(launches) == 80
     starts, ends = launches["start_ns"].to_numpy(), launches["end_ns"].to_numpy()

@@ -4,7 +4,6 @@ what an H200 has counted."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -125,24 +124,18 @@ def matmul(size: int = 128) -> Callable[[], Any]:
     return lambda: matmul_kernel[((size // 64) ** 2,)](a, b, c, *numbers, **tiles)
 
 
-@cache
-def of_matmul(level: str = "default", times: int = 1) -> profscope.Profile:
-    return counted(matmul(), times, instrument=level)
-
-
 ACCESSES = ("ld.global", "st.global", "cp.async.cg", "ldmatrix", "ld.shared", "st.shared", "mma")
 
 
 def test_records_count_nowhere() -> None:
     """Whatever is recorded, and in whichever CTAs, the accesses are those of the kernel."""
     found = []
-    sampled = counted(matmul(), instrument="heavy", ctas=2)
-    for counts in (of_matmul("light").counts, of_matmul("heavy").counts, sampled.counts):
+    for options in ({"instrument": "light"}, {"instrument": "heavy", "ctas": 2}):
+        counts = counted(matmul(), **options).counts
         kind = counts["opcode"].astype("str").str.extract(f"^({'|'.join(ACCESSES)})")[0]
         figures = [*list(COUNT_DTYPES)[list(COUNT_DTYPES).index("executed") : -1]]
         found.append(counts.assign(kind=kind).dropna().groupby(["kind", "line"])[figures].sum())
-    for other in found[1:]:
-        pd.testing.assert_frame_equal(found[0], other)
+    pd.testing.assert_frame_equal(*found)
 
 
 def test_counts_are_saved_and_spooled(tmp_path: Path) -> None:

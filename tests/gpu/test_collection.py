@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,12 +71,8 @@ def test_threads_side_by_side() -> None:
             outputs[index] = [launch_add() for _ in range(50)]
             torch.cuda.current_stream().synchronize()
 
-    with profscope.session(memory=1, backend="gpu") as prof:
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with profscope.session(memory=1, backend="gpu") as prof, ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert all(torch.equal(out, expected()) for mine in outputs.values() for out in mine)
     assert len(prof.launches) == 200
     assert validate(prof.profile.tables) == []

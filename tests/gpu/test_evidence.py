@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -316,28 +315,6 @@ def test_a_fault_is_the_users_to_see(tmp_path: Path, launches: int) -> None:
     program.write_text(_FAULT.replace("LAUNCHES", str(launches)))
     ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120)
     assert any(fault in ended.stdout for fault in _FAULTS), ended.stdout + ended.stderr
-
-
-def run_program(text: str, folder: Path, *flags: str) -> profscope.Profile:
-    """What `profscope run` records of it."""
-    program, trace = folder / "program.py", folder / "t.json"
-    program.write_text(text)
-    root = Path(profscope.__file__).parents[1]
-    done = subprocess.run(
-        [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), *flags, str(program)],
-        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return profscope.load(trace)
-
-
-@pytest.mark.parametrize(("flags", "counted"), [((), True), (("--no-evidence",), False)])
-def test_a_whole_program_has_it_unless_told_otherwise(
-    flags: tuple[str, ...], counted: bool, tmp_path: Path
-) -> None:
-    text = "from tests.support.on_gpu import launch_add\nfor _ in range(40):\n    launch_add(1 << 22)\n"
-    loaded = run_program(text, tmp_path, *flags)
-    assert (len(loaded.counters) > 0) is counted, loaded.metadata.get("evidence")
 
 
 def test_while_other_threads_launch() -> None:
