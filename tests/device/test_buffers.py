@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from profscope.device.arena import DeviceBuffers
+from profscope.device.arena_memory import pin
 from profscope.device.buffers import HostBuffers, Lane
 from profscope.device.sizing import Blocks
 from profscope.instrument_passes.records import BASE_ALIGNMENT
@@ -444,3 +445,10 @@ def test_a_small_launch_on_the_host_keeps_its_records_and_no_padding() -> None:
     assert held < 2 * launches * size
     assert len(full) == launches * size // (1 << 19)
     assert all(holds_only(Slice(each, 0, size), index % 251 + 1) for index, each in enumerate(slices))
+
+
+def test_pinned_memory_is_the_hosts_whatever_torchs_default_device_is() -> None:
+    with torch.device("meta"):
+        pieces = pin(5 << 20)
+    assert {piece.device.type for piece in pieces} == {"cpu"}
+    assert sum(map(len, pieces)) == 5 << 20

@@ -1,6 +1,5 @@
 """Benchmarks and tuners on the emulator: they measure emulated time, the same on every machine."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -86,23 +85,6 @@ def test_a_launch_takes_the_same_cycles_in_a_profile_whatever_ran_before() -> No
     alone = spans(0)
     assert len(alone[0]) == 64
     assert spans(3) == alone
-
-
-def test_a_session_that_opens_within_a_benchmark(emulator: EmulatorDriver) -> None:
-    """As `profscope run` opens one at a program's first launch: events are of the same time."""
-    out = torch.zeros(4096)
-    with contextlib.ExitStack() as stack:
-
-        def call() -> None:
-            if not opened:
-                opened.append(stack.enter_context(profscope.session(backend="emulator")))
-            launch(512, 4, out)
-
-        opened: list[profscope.Session] = []
-        measured = triton.testing.do_bench(call, warmup=1, rep=1, return_mode="all")
-        assert driver.active is emulator
-    assert min(measured) > 0
-    assert opened[0].metadata["device"]["sm_count"] == emulator.device.model.sm_count
 
 
 def test_events_that_have_no_time_say_so(emulator: EmulatorDriver) -> None:

@@ -116,20 +116,6 @@ def test_local_memory_is_each_threads_own() -> None:
     assert got.tolist() == list(range(192))
 
 
-def test_constants_of_the_module() -> None:
-    got = result(
-        """
-  mov.u32 %r1, %laneid;
-  and.b32 %r1, %r1, 3;
-  mul.wide.u32 %q1, %r1, 4;
-  mov.b64 %q2, table;
-  add.s64 %q3, %q1, %q2;
-  ld.global.b32 %r9, [%q3];""",
-        declarations=".global .align 4 .u32 table[4] = {10, 20, 30, 40};",
-    )
-    assert got[:5].tolist() == [10, 20, 30, 40, 10]
-
-
 def test_ctas_of_many_lengths_split_off() -> None:
     """CTA k loops k times; the results must be those of each CTA alone."""
     got = result(

@@ -128,26 +128,6 @@ def test_a_kernel_outlives_the_emulator_that_loaded_it() -> None:
     assert kernel.module is not None
 
 
-def test_order_of_allocator_hooks_and_kernel() -> None:
-    events: list[str] = []
-    x, out = torch.ones(32), torch.zeros(32)
-
-    def enter(metadata: Any) -> None:
-        events.append(f"enter {metadata.get()['name']} {float(out[0])}")
-
-    def leave(metadata: Any) -> None:
-        events.append(f"exit {float(out[0])}")
-
-    knobs.runtime.launch_enter_hook.add(enter)
-    knobs.runtime.launch_exit_hook.add(leave)
-    try:
-        add_kernel[(1,)](x, x, out, 32, BLOCK=32)
-    finally:
-        knobs.runtime.launch_enter_hook.remove(enter)
-        knobs.runtime.launch_exit_hook.remove(leave)
-    assert events == ["enter add_kernel 0.0", "exit 2.0"]
-
-
 @pytest.mark.parametrize("grid", [(1, 65536), (1, 1, 65536), (2**31,)])
 def test_a_grid_that_cuda_refuses_is_refused(grid: tuple[int, ...]) -> None:
     x, out = torch.ones(32), torch.zeros(32)
@@ -237,3 +217,34 @@ def test_a_kernel_of_another_driver_is_refused() -> None:
             kernel.run(1, 1, 1, 0, kernel.function, None, None, None, None, x, x, out, 64, 64)
     finally:
         driver.set_active(before)
+
+
+@triton.jit
+def fill_kernel(x_ptr, value, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(x_ptr + offs, value, offs < n)
+
+
+X = torch.zeros(32)
+WRONG = {(X, 1.0): "'?n'?$", (X,): "'?value'?.*'?n'?$", (X, 1.0, 32, 32, 5): "4 .* 5 were given"}
+
+
+@pytest.mark.parametrize(("arguments", "text"), WRONG.items())
+def test_a_wrong_number_of_arguments(arguments: tuple[object, ...], text: str) -> None:
+    constants = {} if len(arguments) > 3 else {"BLOCK": 32}
+    compiled = fill_kernel[(1,)](X, 1.0, 32, BLOCK=32)
+    with pytest.raises(TypeError, match=text):
+        fill_kernel[(1,)](*arguments, **constants)
+    with pytest.raises(TypeError, match=text):
+        compiled[(1, 1, 1)](*arguments)
+    with profscope.session(backend="emulator"), pytest.raises(TypeError, match=text):
+        fill_kernel[(1,)](*arguments, **constants)
+
+
+def test_a_binary_needs_no_constants_at_the_end() -> None:
+    """Nor do Triton's launchers on GPUs, from 3.7 on."""
+    compiled = fill_kernel[(1,)](X, 1.0, 32, BLOCK=32)
+    x = torch.zeros(32)
+    for number, constants in enumerate([(), (32,)], 1):
+        compiled[(1, 1, 1)](x, float(number), 32, *constants)
+        assert (x == number).all()

@@ -91,16 +91,6 @@ def test_pass_in_the_tool(tree: Path) -> None:
     assert 'name = "mine", op = "tt.store", bytes = 4096 : i64' in done.stdout, done.stderr
 
 
-def test_row_of_the_page(tree: Path) -> None:
-    page = tree / "docs" / "passes.md"
-    before = page.read_text()
-    assert run(tree, "-m", "tests.support.generated_pages", str(page.parent)).stderr == ""
-    (row,) = set(page.read_text().splitlines()) - set(before.splitlines())
-    assert row == (
-        "| `my-pass` | `label=my store` | A span around every store.<br>`label`: what the spans are called. |"
-    )
-
-
 def test_target(tree: Path) -> None:
     module = tree / "xpu.ttgir"
     module.write_text(ADD.read_text().replace("cuda:90", "xpu:7"))
