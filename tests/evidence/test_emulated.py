@@ -24,7 +24,7 @@ from bench.evidence_kernels import (
     transpose_kernel,
     unswizzled,
 )
-from profscope.analysis.limits import bare_time, limits_of
+from profscope.analysis.limits import bare_time, bound_by, limits_of
 from profscope.instrument_passes.toolchain import triton_version
 from profscope.schema import COUNT_DTYPES, SAMPLE_DTYPES
 from tests.kernels.add import add_kernel
@@ -243,6 +243,12 @@ def test_limits_are_of_a_launch_that_fills_all_sms() -> None:
     assert table.loc["dram", "used"] == pytest.approx(alone / cycles / scale, rel=0.01)
     assert table["peak_pct"].tolist() == pytest.approx((100 * table["used"] / table["peak"]).tolist())
     assert (table["peak_pct"] < 96).all()
+
+
+def test_conflicts_bind_a_kernel_by_shared_memory() -> None:
+    x, out = torch.randn(64, 64), torch.empty(64, 64, 64)
+    prof = counted(lambda: transpose_kernel[(64,)](x, out, 3, SIZE=64, SHARED=unswizzled(), num_warps=4))
+    assert bound_by(modelled_limits(prof).reset_index()).startswith("bound by shared memory (")
 
 
 def test_findings_cite_what_one_launch_moves() -> None:
