@@ -55,7 +55,7 @@ def test_a_session_offers_what_a_profile_offers() -> None:
         launch_add()
     public = {name for name in dir(Profile()) if not name.startswith("_")}
     tables = {"df", "launches", "ctas", "samples", "counts", "counters", "experiments", "host", "events"}
-    questions = {"summary", "lines", "breakdown", "limits", "findings", "overhead", "verdict"}
+    questions = {"summary", "lines", "breakdown", "limits", "findings", "overhead", "verdict", "hangs"}
     others = {"brief", "report", "program", "ranks", "timeline", "plot", "save", "show", "tables"}
     assert public == tables | questions | others | {"metadata", "of", "emulated", "unit"}
     assert public - {"of", "emulated", "unit"} <= set(dir(prof))

@@ -98,7 +98,7 @@ def test_every_block_of_a_page_is_found() -> None:
 
 WORDS = {  # at most: of the pages for users, for those who change profscope, and the figures
     "use": (
-        "start find-and-fix source-view verdict views options scopes diff programs ranks hardware "
+        "start find-and-fix source-view verdict views options scopes hangs diff programs ranks hardware "
         "for-line troubleshooting glossary support other-tools",
         14_000,
     ),

@@ -162,9 +162,12 @@ def test_without_a_trace_the_newest_of_a_run_is_shown(
         (["t", "--top", "-1"], "--top"),
         (["t", "--zoom", "3us:1us"], "--zoom: '3us:1us': the end is before the start"),
         (["t", "--line", "x"], "not a line: 'x'; write it like kernels.py:16"),
-        (["t", "--show", "nope"], "there is no 'nope'; there are: header, findings, kernels, breakdown"),
+        (["t", "--show", "nope"], "there is no 'nope'; there are: header, hangs, findings, kernels"),
         (["t", "--open", "--source"], "--source and --open are two views: ask for one"),
-        (["t", "--format", "csv"], "--format csv prints one table: add --show NAME (findings, kernels, "),
+        (
+            ["t", "--format", "csv"],
+            "--format csv prints one table: add --show NAME (hangs, findings, kernels, ",
+        ),
         (["t", "--format", "report", "--source"], "--format report is a view of its own: leave --source out"),
         (["t", "--serve", "--format", "json"], "--serve has one form only"),
         (
