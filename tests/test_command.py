@@ -167,15 +167,15 @@ def test_the_demo_writes_a_trace_of_two_kernels(tmp_path: Path, monkeypatch: pyt
 PARSERS = {
     "run": run.make_parser()[0],
     "explain": explain.make_parser()[0],
-    "view": cli.make_parser("profscope view"),
-    "diff": diff_command.make_parser("profscope diff"),
+    "view": cli.make_parser(),
+    "diff": diff_command.make_parser(),
     "baseline": baseline.make_parser(),
-    "convert": convert.make_parser("convert", "IN OUT", "", convert.CONVERT),
-    "merge": convert.make_parser("merge", "TRACE... -o OUT", "", convert.MERGE),
+    "convert": convert.make_parser("convert"),
+    "merge": convert.make_parser("merge"),
     "doctor": doctor.make_parser(),
     "mcp": mcp_server.make_parser(),
     "skill": skill.make_parser(),
-    "opt": opt.make_parser("profscope opt"),
+    "opt": opt.make_parser(),
     "completion": completion.make_parser(),
 }
 _PYTHON = re.compile(r"\b[a-z_]+=|\b(True|False|None)\b|`?--[\w-]+`? (True|False)")
