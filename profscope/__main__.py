@@ -23,7 +23,7 @@ __all__ = ["main", "make_parser"]
 
 _COMMANDS: Final = (
     ("profscope run PROGRAM", "run a program and record its kernels"),
-    ("profscope view TRACE", "show a trace"),
+    ("profscope view TRACE", "show a trace, as profscope-view does"),
     ("profscope explain PROGRAM", "run a program, then explain one kernel"),
     ("profscope diff A B", "compare two traces"),
     ("profscope baseline ACTION", "keep traces by name, for diff --against"),

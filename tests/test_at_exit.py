@@ -1,12 +1,16 @@
-"""What is read or saved in the last moments of a process, when no thread can be started any more."""
+"""What is read or saved when no thread can be started any more, as in a process's last moments."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import profscope
+from profscope.threads import WorkerPool
 from tests.support.forks import Forks
 from tests.support.validation import validate
 
@@ -56,13 +60,6 @@ def test_a_profile_can_be_saved(
     assert validate(profile.tables) == []
 
 
-def test_a_profile_can_be_asked_and_loaded(tmp_path: Path, forks: Forks) -> None:
-    path = tmp_path / "trace.json"
-    last = f"print(len(prof.summary()) > 0); {_SAVE}; print(profscope.load(sys.argv[1]).df.equals(prof.df))"
-    ran = forks.run(_LAST_MOMENTS.format(opened=_LEFT_BEFORE, last=last, end=""), path)
-    assert (ran.stdout, ran.stderr) == ("True\nTrue\n", "")
-
-
 def test_launches_at_exit_reach_the_spool(tmp_path: Path, forks: Forks) -> None:
     last = "launch_add(); prof._parts().recorder.spooler.full()"  # as when memory= is used up
     opened = _OPEN.replace("backend=", "spool=sys.argv[1], backend=")
@@ -93,3 +90,51 @@ atexit.register(last)
         finalize=True,
     )
     assert ran.stdout == "[1, 2, 3]\ninvalid literal for int() with base 10: 'x'\n", ran.stderr
+
+
+# Where the system gives few threads or none.
+
+NAME = "profscope-few"
+
+
+@pytest.mark.parametrize("most", [0, 1, 4])
+def test_work_is_done_once_where_threads_are_few(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """A pool queues work before it begins a thread for it: those that it has would do it, too."""
+    begin, begun = threading.Thread.start, Counter[str]()
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith(NAME):
+            if begun[NAME] == most:
+                raise RuntimeError("can't start new thread")
+            begun[NAME] += 1
+        begin(thread)
+
+    done = Counter[int]()
+
+    def work(number: int) -> int:
+        time.sleep(0.001)
+        done[number] += 1
+        return -number
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with WorkerPool(4, NAME) as pool:
+        assert list(pool.map(work, range(16))) == [-number for number in range(16)]
+    assert done == dict.fromkeys(range(16), 1)
+
+
+def test_what_work_raises_comes_back_where_there_are_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def fail() -> None:
+        raise ValueError("no such thing")
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with WorkerPool(2, NAME) as pool:
+        with pytest.raises(ValueError, match="no such thing"):
+            pool.submit(fail).result()
+        with pytest.raises(KeyboardInterrupt):  # at once, and not when somebody asks
+            pool.submit(stop)

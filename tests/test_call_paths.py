@@ -89,13 +89,6 @@ def test_sums_on_two_lines_are_two_rows_on_the_users_lines(prof: Profile) -> Non
         assert row["count"] == 2
 
 
-def test_calls_of_a_helper_on_two_lines_are_two_rows(prof: Profile) -> None:
-    paths = set(rows(prof, "return tl.load(x_ptr + at)", "load")["call_path"])
-    for text in ("edges = first_of", "edges += first_of"):
-        inner = line_of("return tl.load(x_ptr + at)")
-        assert f"normed_kernel {HERE}:{line_of(text)} > first_of {HERE}:{inner}" in paths
-
-
 def test_calls_of_a_helper_on_one_line_are_told_apart_by_their_columns(prof: Profile) -> None:
     inner = line_of("return tl.load(x_ptr + at)")
     paths = set(rows(prof, "return tl.load(x_ptr + at)", "load")["call_path"])

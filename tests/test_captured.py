@@ -105,17 +105,3 @@ def test_diff_pairs_each_with_itself_whatever_the_order(light_and_heavy: Profile
     for profile, file in zip((light_and_heavy, turned), files, strict=True):
         profile.save(file)
     assert "nothing changed" in run("diff", *map(str, files), "--fail-above", "1").stdout
-
-
-def test_diff_compares_an_edited_kernel_with_what_it_was(tmp_path: Path) -> None:
-    x, out = torch.ones(64), torch.zeros(64)
-    profiles = []
-    for place, ops in (("a", "+*"), ("b", "*-")):  # the second kernel of a, and another one for its first
-        kernels = [defined(tmp_path / place / f"{at}" / "one" / "k.py", op) for at, op in enumerate(ops)]
-        with session() as prof:
-            for kernel in kernels:
-                kernel[(1,)](x, out, 2, BLOCK=64)
-        profiles.append(prof.profile)
-    difference = profscope.diff(*profiles)
-    pairs = difference[["variant_a", "variant_b"]].drop_duplicates().to_numpy().tolist()
-    assert sorted(pairs) == [[0, 1], [1, 0]]

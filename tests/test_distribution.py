@@ -20,7 +20,6 @@ import pytest
 import profscope
 from profscope.installed import EXTRAS
 from profscope.profiles import load
-from tests.support.profiles import regular_profile
 
 pytestmark = pytest.mark.slow
 
@@ -220,7 +219,7 @@ def test_a_release_has_the_version_of_its_tag_and_leaves_the_checkout_as_it_is(r
     assert succeed("git", "status", "--porcelain", cwd=repository) == "?? out/\n"
 
 
-@pytest.mark.parametrize("tag", ["1.2.3", "v1.2", "v1.2.3-x", 'v1.2.3"'])
+@pytest.mark.parametrize("tag", ["v1.2", 'v1.2.3"'])
 def test_what_is_no_tag_of_a_release_is_refused(tag: str, repository: Path) -> None:
     done = released(repository, "out", tag)
     assert (done.returncode, done.stderr) == (2, f"{tag} is not the tag of a release, such as v0.1.0\n")
@@ -248,13 +247,6 @@ def test_the_commands_run(environment: Path, tmp_path: Path) -> None:
     assert f"profscope {profscope.__version__}: " in said
 
 
-def test_a_trace_can_be_read_and_looked_at(environment: Path, tmp_path: Path) -> None:
-    regular_profile(ctas=2).save(tmp_path / "trace.json")
-    assert "matmul_kernel" in succeed(environment / "profscope-view", "trace.json", cwd=tmp_path)
-    succeed(environment / "profscope", "convert", "trace.json", "report.html", cwd=tmp_path)
-    assert "matmul_kernel" in (tmp_path / "report.html").read_text()
-
-
 PROGRAM = """
 import profscope, torch, triton, triton.language as tl
 
@@ -279,13 +271,6 @@ def test_a_program_is_recorded_on_the_emulator(environment: Path, tmp_path: Path
     is_equal, file = succeed(*command, *run_words, cwd=tmp_path).split()
     assert (is_equal, Path(file).is_relative_to(site)) == ("True", True)
     assert len(load(tmp_path / "t.json").launches) == 1
-
-
-def test_pytest_finds_the_plugin(environment: Path, tmp_path: Path) -> None:
-    (site,) = environment.parent.glob("lib/python*/site-packages")
-    with_pytest = ("env", f"PYTHONPATH={site}:{sysconfig.get_path('purelib')}")
-    words = (environment / "python", "-m", "pytest", "-p", "no:cacheprovider", "--fixtures")
-    assert "kernel_gate -- " in succeed(*with_pytest, *words, cwd=tmp_path)
 
 
 def test_what_needs_triton_says_what_to_install(environment: Path, tmp_path: Path) -> None:

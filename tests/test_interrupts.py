@@ -136,21 +136,3 @@ def test_the_programs_own_handler_is_told_afterwards_and_once() -> None:
         assert told == []
     assert told == [signal.SIGINT]
     assert signal.getsignal(signal.SIGINT) is handler
-
-
-def test_where_nothing_is_raised_nothing_is_changed() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with uninterrupted():
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    prof: list[profscope.Session] = []
-
-    def other() -> None:
-        with session(instrument=["kernel-span"]) as opened:
-            launch_add(100)
-        prof.append(opened)
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    thread.join()
-    assert len(prof[0].launches) == 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ import pytest
 from profscope import progress
 from profscope.profiles import diff, load
 from profscope.progress import Steps, working
-from tests.support.command_line import run
 from tests.support.profiles import regular_profile
 
 
@@ -76,21 +74,6 @@ def test_nothing_is_written_elsewhere(kind: str, monkeypatch: pytest.MonkeyPatch
     assert kind == "closed" or stream.getvalue() == ""
 
 
-@pytest.mark.usefixtures("at_once")
-def test_errors_pass_and_the_line_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal("failing")
-    monkeypatch.setattr(sys, "stderr", terminal)
-
-    def fail() -> None:
-        with working("failing"):
-            terminal.seen.wait(10)
-            raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        fail()
-    assert terminal.getvalue().endswith("\r\x1b[K")
-
-
 def test_saving_loading_and_comparing_say_what_they_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,22 +89,3 @@ def test_saving_loading_and_comparing_say_what_they_do(
     profile.save(tmp_path / "t.json")
     diff(load(tmp_path / "t.json"), profile)
     assert said == ["saving t.json", "loading t.json", "comparing two profiles"]
-
-
-@pytest.mark.parametrize("words", [[], ["--source"], ["--format", "report"], ["--show", "findings"]])
-def test_views_say_that_they_analyse_and_print_when_that_is_done(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    regular_profile(launches=1, ctas=1).save(tmp_path / "t.json")
-    said: list[str] = []
-
-    @contextmanager
-    def noted(what: str) -> Iterator[None]:
-        with redirect_stdout(io.StringIO()) as printed:
-            yield
-        said.append(what + printed.getvalue())
-
-    for module in ("screen", "source_view", "view"):
-        monkeypatch.setattr(f"profscope.viewer.{module}.working", noted)
-    assert run(str(tmp_path / "t.json"), *words).returncode == 0
-    assert said == ["analysing the trace"]

@@ -35,13 +35,3 @@ def test_a_session_says_whether_it_is_open_and_what_it_holds() -> None:
         held = f"1 kernel, 1 launch, {spans} spans, 0 dropped records, EMULATED"
         assert repr(prof) == f"<Session: open, {held} when last read>"
     assert repr(session) == f"<Session: closed, {held}>"
-
-
-def test_kernels_of_one_name_in_two_modules_are_two() -> None:
-    profile = regular_profile(launches=3, ctas=1, warps=1, iterations=1)
-    (kernel,) = profile.launches["kernel"].unique()
-    launches = profile.launches.assign(variant=[0, 1, 2])
-    known = [{"variant": at, "function": f"{module}.{kernel}"} for at, module in enumerate(["a", "a", "b"])]
-    metadata = profile.metadata | {"variants": {kernel: known}}
-    two = profscope.Profile(profile.tables.df, launches, metadata)
-    assert repr(two).startswith("<Profile: 2 kernels, 3 launches")

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profscope
-from profscope.commands.opt import main
 from profscope.instrument_passes import llvm_ir
 from profscope.instrument_passes.contractions import contractions_of, unlike_text
 from profscope.instrument_passes.llvm_ir import as_bare, is_ambiguous
@@ -150,16 +149,6 @@ def test_sessions_say_so_where_they_know_the_bare_binary(tmp_path: Path) -> None
         assert f"{UNLIKE}: compare the outputs" in [each.text for each in judged.reasons]
 
 
-def test_nothing_is_said_of_kernels_that_are_alike() -> None:
-    for level, every, warps in (("light", 2, 1), ("heavy", 2, 2), ("heavy", 1, 4)):
-        with session(instrument=level, every=every) as prof:
-            first, second = launch(warps), launch(warps)
-        assert torch.equal(first, second)
-        (variant,) = prof.metadata["variants"]["contraction_kernel"]
-        assert variant["builds"][-1]["rounds_as_bare"] is True
-        assert not [note for note in prof.metadata["notes"] if "round" in note]
-
-
 def test_other_branches_are_no_other_rounding() -> None:
     """The bare build has a mean of its own for no columns at all."""
     x, outs = torch.randn(512), torch.empty(2, 512)
@@ -169,21 +158,6 @@ def test_other_branches_are_no_other_rounding() -> None:
     assert torch.equal(*outs)
     (variant,) = prof.metadata["variants"]["normalised_kernel"]
     assert variant["builds"][-1]["rounds_as_bare"] is True
-
-
-@pytest.mark.exhaustive
-def test_cost_says_so(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "k.ttgir"
-    file.write_text(aot.ttgir(contraction.spec(), CUDA80))
-    for put_back in (True, False):
-        with monkeypatch.context() as patch:
-            if not put_back:
-                patch.setattr(llvm_ir, "as_bare", lambda text, bare: text)
-            assert main([str(file), "--cost", "-p", "kernel-span,op-spans"]) == 0
-        lines = capfd.readouterr().out.splitlines()
-        assert (f"results may round differently: {UNLIKE}" in lines) is not put_back
 
 
 def test_a_copy_of_a_file_rounds_as_the_file_does(tmp_path: Path) -> None:

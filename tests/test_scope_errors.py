@@ -158,8 +158,9 @@ def test_a_launch_raises_it_and_one_that_is_left_out_does_not(tmp_path: Path) ->
     assert x.item() == 3
 
 
-@pytest.mark.parametrize("session", [True, False])
-@pytest.mark.parametrize("scope", REFUSED)
+@pytest.mark.parametrize(
+    ("scope", "session"), [*((scope, True) for scope in REFUSED), ("psl.scope(n)", False)]
+)
 def test_what_cannot_be_recorded_is_an_error_of_the_compiler(
     scope: str, session: bool, tmp_path: Path
 ) -> None:

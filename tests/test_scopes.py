@@ -22,7 +22,6 @@ import profscope
 import profscope.language as psl
 from profscope import emulator
 from profscope.compat.programs import manifest_in
-from profscope.instrument_passes import LEVELS
 from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.ir.tokens import quote
 from profscope.instrument_passes.manifest import Manifest
@@ -109,16 +108,6 @@ def test_without_a_session_the_binary_is_that_without_scopes(target: str, tmp_pa
     assert scoped.asm["ptx"] == plain.asm["ptx"]
     assert ".loc" in scoped.asm["ptx"]
     assert scoped.asm["cubin"] == plain.asm["cubin"]
-
-
-def test_a_kernel_without_scopes_is_instrumented_as_ever() -> None:
-    assert all("scope-spans" in passes.split(",") for passes in LEVELS.values())
-    with recording_builds(Options(instrument="light")):
-        scoped = build()
-    with recording_builds(Options(instrument=["kernel-span", "loop-spans"])):
-        plain = build()
-    assert manifest(scoped) == manifest(plain)
-    assert scoped.asm["ptx"] == plain.asm["ptx"]
 
 
 def test_passes_without_scope_spans_leave_no_trace_of_scopes() -> None:
@@ -295,16 +284,6 @@ def test_marks_are_points(profile: profscope.Profile) -> None:
     assert (marks["duration_cycles"] == 0).all()
     assert sorted(set(marks["iteration"])) == [0, 1, 2, 3]
     assert len(marks) == 4 * 2 * 4
-
-
-@pytest.mark.exhaustive
-def test_more_than_256_names() -> None:
-    out = torch.empty(300, dtype=torch.int32)
-    with session(instrument="light") as prof:
-        scopes.many_scopes_kernel[(1,)](out, COUNT=300, num_warps=1)
-    assert out.tolist() == list(range(300))
-    spans = prof.df[prof.df["kind"] == "scope"]
-    assert spans["scope"].tolist() == [f"step {i}" for i in range(300)]
 
 
 def test_kernels_written_for_proton() -> None:

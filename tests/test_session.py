@@ -1,4 +1,4 @@
-"""Whole sessions, on the emulator: launch, collect, decode, tables, files."""
+"""Whole sessions, on the emulator: launch, collect, decode, tables, files, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ import pandas as pd
 import pytest
 import torch
 import triton
+import triton.language as tl
 
 import profscope
 from profscope import emulator
 from profscope.emulator.driver import EmulatorDriver
 from profscope.errors import SessionError
-from tests.kernels.loops import loop_in_branch_kernel
 from tests.support.quick import quick
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
 from tests.support.short_rings import short_rings
+from tests.support.triton_globals import triton_globals
 from tests.support.validation import validate
 
 # Every kernel.
@@ -140,17 +141,6 @@ def collatz_steps(value: int) -> int:
     return steps
 
 
-def test_rings_fit_the_kernel_by_default() -> None:
-    with session(instrument="heavy") as prof:
-        launch_collatz()
-        launch_collatz()
-    df = prof.df[prof.df["kind"] == "iteration"]
-    for launch in (0, 1):
-        counts = df[(df["launch"] == launch) & (df["warp"] == 0)].groupby("cta").size()
-        assert counts.reindex(range(30), fill_value=0).tolist() == [collatz_steps(n) for n in range(1, 31)]
-    assert prof.launches["dropped"].tolist() == [0, 0]
-
-
 def test_a_small_buffer_keeps_the_newest_iterations_and_counts_the_others() -> None:
     with short_rings(), session(instrument="heavy") as prof:
         launch_collatz()
@@ -164,16 +154,6 @@ def test_a_small_buffer_keeps_the_newest_iterations_and_counts_the_others() -> N
     (note,) = prof.metadata["notes"]
     assert f"the oldest {lost} of" in note
     assert validate(prof.profile.tables) == []
-
-
-def test_a_loop_that_a_branch_skips_keeps_its_iterations_apart() -> None:
-    x, out = torch.randn(8, 128), torch.zeros(128)
-    with session(instrument="heavy") as prof:
-        loop_in_branch_kernel[(1,)](x, out, 7, BLOCK=128)
-    df = prof.df[prof.df["warp"] == 0]
-    inner = df[(df["kind"] == "iteration") & (df["depth"] == 4)]
-    row = df.loc[df.loc[inner["parent"], "parent"], "iteration"]
-    assert list(zip(row, inner["iteration"], strict=True)) == [(r, i) for r in (1, 3, 5) for i in range(r)]
 
 
 # Calls of noinline functions.
@@ -222,35 +202,6 @@ def test_calls_that_did_not_run_leave_nothing_in_a_ring() -> None:
 
 
 # What is recorded.
-
-
-def test_launches_are_told_apart() -> None:
-    with session() as prof:
-        launch_add(2500)
-        launch_collatz(3)
-        launch_add(5000)
-    assert prof.launches["kernel"].tolist() == ["add_kernel", "collatz_kernel", "add_kernel"]
-    assert prof.launches["grid_x"].tolist() == [3, 3, 5]
-    assert prof.df["launch"].unique().tolist() == [0, 1, 2]
-    starts = prof.launches["start_ns"]
-    assert (starts.iloc[1:].to_numpy() >= prof.launches["end_ns"].iloc[:-1].to_numpy()).all()
-
-
-def test_kernels_chooses_by_name() -> None:
-    with session(kernels="collatz") as prof:
-        launch_add()
-        launch_collatz(3)
-    assert prof.launches["kernel"].tolist() == ["collatz_kernel"]
-
-
-def test_the_tables_may_be_read_inside_the_block() -> None:
-    with session() as prof:
-        assert prof.launches.empty
-        launch_add()
-        assert len(prof.launches) == 1
-        launch_add()
-        assert prof.df["launch"].nunique() == 2
-    assert len(prof.launches) == 2
 
 
 def test_a_session_goes_on_after_the_end_of_one_that_was_paused_for_it() -> None:
@@ -320,3 +271,77 @@ def test_metadata_stay_as_they_were_when_the_session_ended(is_spooled: bool, tmp
     assert prof.metadata == ended
     for file in [*files, *([prof.spool] if prof.spool else [])]:
         assert profscope.load(file).metadata == ended
+
+
+# In which something goes wrong.
+
+# ruff: noqa: N803
+
+
+def test_a_session_with_no_launches_is_an_empty_profile(tmp_path: Path) -> None:
+    with session() as prof:
+        pass
+    assert len(prof.df) == len(prof.launches) == len(prof.summary()) == 0
+    assert validate(prof.profile.tables) == []
+    prof.save(tmp_path / "empty.json")
+    assert_equal(profscope.load(tmp_path / "empty.json"), prof.profile)
+
+
+def test_what_was_collected_survives_an_exception() -> None:
+    before = triton_globals()
+    prof = session()
+
+    def body() -> None:
+        with prof:
+            launch_add()
+            raise KeyError("the user's own")
+
+    with pytest.raises(KeyError, match="the user's own"):
+        body()
+    assert triton_globals() == before
+    assert prof.launches["kernel"].tolist() == ["add_kernel"]
+
+
+@triton.jit
+def broken_kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), no_such_name)  # noqa: F821
+
+
+def test_a_kernel_that_does_not_compile_raises_what_triton_raises() -> None:
+    with session() as prof:
+        launch_add()
+        with pytest.raises(Exception, match="no_such_name"):
+            broken_kernel[(1,)](torch.zeros(16), BLOCK=16)
+        launch_add()
+    assert prof.launches["kernel"].tolist() == ["add_kernel", "add_kernel"]
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_a_kernel_that_cannot_be_instrumented_runs_bare_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    from profscope.instrument_passes.errors import PassError
+
+    def fail(*args: Any) -> None:
+        raise PassError("kernel.py:3: cannot instrument this")
+
+    monkeypatch.setattr("profscope.dispatch.recording_stages.run_pipeline", fail)
+    with session(instrument=["kernel-span", "op-spans{classes=store}"]) as prof:  # compiled by no other test
+        out = launch_add()
+    assert torch.equal(out, torch.arange(2500) * 2.0)
+    assert prof.launches.empty
+    assert prof.metadata["notes"] == ["add_kernel runs bare: kernel.py:3: cannot instrument this"]
+
+
+def test_sessions_neither_nest_nor_run_twice() -> None:
+    with session() as outer:
+        with pytest.raises(SessionError, match="already active"), session():
+            pass
+        launch_add()
+    assert len(outer.launches) == 1
+    with pytest.raises(SessionError, match="has run already"), outer:
+        pass
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+def test_no_gpu() -> None:
+    with pytest.raises(SessionError, match="no GPU"), profscope.session(backend="gpu"):
+        pass

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 import profscope
-from profscope.recording.open_sessions import OPEN
 from tests.support.forks import Forks
 from tests.support.sessions import launch, launch_add, session
 from tests.support.triton_globals import triton_globals
@@ -28,15 +27,6 @@ def test_start_and_stop() -> None:
     assert triton_globals() == before
     with pytest.raises(profscope.errors.SessionError, match="has begun no session"):
         profscope.stop()
-
-
-def test_start_beside_a_session() -> None:
-    with session():
-        with pytest.raises(profscope.errors.SessionError, match="sessions do not nest"):
-            profscope.start(backend="emulator")
-        with pytest.raises(profscope.errors.SessionError, match="has begun no session"):
-            profscope.stop()
-    assert OPEN == []
 
 
 @pytest.mark.parametrize(("every", "recorded"), [(1, 3), (2, 2)])
@@ -99,12 +89,6 @@ with session() as prof:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """)
     assert (ran.stdout, ran.stderr) == ("5\n", "")
-
-
-def test_without_a_session_there_is_nothing_to_pause() -> None:
-    assert OPEN == []
-    profscope.pause()
-    profscope.resume()
 
 
 def test_a_function_each_call_of_which_is_a_session() -> None:

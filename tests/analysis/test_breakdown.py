@@ -24,7 +24,6 @@ from profscope.analysis.breakdown import (
     PARTS,
     UNKNOWN,
     Account,
-    apportioned,
     breakdown,
     sm_time,
     time_accounts,
@@ -279,25 +278,8 @@ def test_a_matmul_of_an_h200_without_samples_says_how_to_know_more() -> None:
     assert "session(evidence=True)" in account.advice
 
 
-def test_little_that_is_unknown_needs_no_advice() -> None:
-    (account,) = accounts_of(profscope.load(DATA / "findings" / "starving-partition.json.gz").tables)
-    assert 0 < account.shares[UNKNOWN] < 0.3
-    assert account.advice == ""
-    assert list(account.shares)[-1] == OTHER
-
-
 def test_too_few_samples_ask_for_launches() -> None:
     samples, sampler = sample_tables([captured("chase")])
     tables = of_samples(samples.iloc[:1].assign(samples=12), sampler)
     (account,) = accounts_of(replace(tables, df=tables.df.iloc[:0]))
     assert account.advice.startswith("12 PC samples of the 200 ")
-
-
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=6).filter(any), st.integers(1, 10_000))
-def test_integers_add_up_and_are_near(weights: list[int], whole: int) -> None:
-    shares = [weight / sum(weights) for weight in weights]
-    counts = apportioned(shares, whole)
-    assert sum(counts) == whole
-    for count, share in zip(counts, shares, strict=True):
-        assert abs(count - share * whole) < 1 + 1e-6
-        assert count >= 0

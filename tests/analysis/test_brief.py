@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
 
 from profscope.analysis.brief import MOST_BYTES
 from profscope.analysis.model.build import profile_model
@@ -20,12 +19,11 @@ from profscope.analysis.report import MOST_CHARACTERS
 from profscope.profiles import Profile
 from tests.kernels.add import add_kernel
 from tests.support.command_line import run
-from tests.support.examples import examples
 from tests.support.many_kernels import many_kernels
-from tests.support.profiles import profiles, regular_profile
+from tests.support.profiles import regular_profile
 from tests.support.sessions import session
 
-COUNTS = [1, 4, 40, pytest.param(150, marks=pytest.mark.exhaustive)]
+COUNTS = [1, 4, pytest.param(40, marks=pytest.mark.exhaustive)]
 KERNEL = re.compile(r"^(\d+)\. (\S+): ([\d.]+) %, (?:bare [\d.]+\w+ \(|bare time not measured)", re.MULTILINE)
 
 
@@ -73,7 +71,7 @@ def test_each_kernel_keeps_its_time_and_its_first_finding(count: int) -> None:
         assert all(each["account"] and "sha256" in each["source"] for each in brief)
 
 
-@pytest.mark.parametrize("count", COUNTS[:3])
+@pytest.mark.parametrize("count", COUNTS[:2])
 def test_no_text_is_half_a_sentence(count: int) -> None:
     """Evidence and advice stand as the findings have them, or not at all."""
     text, report, _ = told(count)
@@ -82,17 +80,6 @@ def test_no_text_is_half_a_sentence(count: int) -> None:
         evidence, _, advice = finding.partition(". Try: ")
         assert {evidence, advice} <= whole | {""}
     assert all(found["evidence"] in whole for each in report["kernels"] for found in each["findings"])
-
-
-def test_one_kernel_has_everything() -> None:
-    text, _, _ = told(1)
-    for part in (
-        "profscope-model/", "GPU: NVIDIA H200, sm_90, 132 SMs, clock ", " GHz", "verdict: ", "grid ",
-        "num_warps=", " sha256 ", "account: ", "(by PC samples)", "modelled, confidence: ", ". Try: ",
-        "not measured: bare_time: no bare launch was timed (session(baseline=))",
-        "next: profscope view TRACE ",
-    ):  # fmt: skip
-        assert part in text
 
 
 def test_what_was_not_measured_is_said_once() -> None:
@@ -131,12 +118,6 @@ def test_the_command_says_it_in_flags(tmp_path: Path) -> None:
     assert json.loads(run(str(path), "--format", "report").stdout)["next_command"] in shown.stdout
     refused = run(str(path), "--format", "brief", "--top", "3")
     assert (refused.returncode, refused.stdout) == (2, "")
-
-
-@given(profiles())
-@settings(max_examples=examples(10), deadline=None)
-def test_any_profile_has_a_brief(profile: Profile) -> None:
-    assert len(profile.brief().encode()) <= MOST_BYTES
 
 
 def test_names_of_any_alphabet_and_length_fit() -> None:

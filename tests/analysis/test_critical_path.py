@@ -50,20 +50,3 @@ def test_run_again_unchanged_a_cta_takes_what_it_took(name: str) -> None:
         assert replay.cycles == judged.ctas["cycles"].iloc[cta]
         assert replay.run({}) == pytest.approx(replay.cycles, rel=0.02)
         assert sum(replay.path().values()) == pytest.approx(replay.cycles, rel=0.02)
-
-
-def test_nothing_ends_earlier_than_all_that_is_on_the_way() -> None:
-    path = captured("softmax-heavy-0").timeline.critical_path()
-    known = path.dropna()
-    assert len(known)
-    assert (known["earlier_pct"] <= 25 * known["share"] + 5).all()
-    assert path["cycles"].is_monotonic_decreasing
-
-
-def test_copies_in_flight_are_on_the_way() -> None:
-    path = captured("softmax-heavy-0").timeline.critical_path()
-    assert path["scope"].iloc[0] == "async copy x"
-
-
-def test_of_nothing_there_is_no_way() -> None:
-    assert Profile().timeline.critical_path().empty

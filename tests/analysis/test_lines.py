@@ -6,20 +6,16 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from profscope.analysis.line_rows import folded_path, placed
-from profscope.analysis.lines import LINE_COLUMNS, line_counts
+from profscope.analysis.line_rows import placed
+from profscope.analysis.lines import line_counts
 from profscope.analysis.lines import lines as line_table
-from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.sources import Sources
-from profscope.evidence.sample_tables import sample_tables
 from profscope.evidence.tables import counts_table
 from profscope.profiles import Profile
-from tests.support.captures import captured
 from tests.support.examples import examples
 from tests.support.h200_evidence import counted, number
 from tests.support.profiles import profiles, regular_profile
@@ -127,12 +123,6 @@ def test_a_wait_for_wgmma_is_told_from_one_for_other_warps(cls: str, said: str) 
     assert by_line(profile(table).lines())["waits_for"][27].startswith(f"barrier {said}")
 
 
-def test_bytes_of_copies_that_are_not_recorded_are_not_left_out_in_silence() -> None:
-    assert hides_copies(["async wait a", "dot acc", "store"])
-    assert not hides_copies(["async wait a", "async copy a", "dot acc", "store"])
-    assert not hides_copies(["load x", "dot wait acc", "store"])
-
-
 def test_few_samples_rank_nothing() -> None:
     few = sample_rows({26: {"wait": 150}, 40: {"wait": 49}})
     table = profile(few).lines()
@@ -212,27 +202,6 @@ def test_functions_of_triton_belong_to_the_line_that_calls_them() -> None:
     assert (len(rows), rows["samples"].item(), rows["call_path"].item()) == (1, 600, "")
 
 
-@pytest.mark.parametrize(
-    ("place", "path"),
-    [
-        (("/a/f.py", 9, ""), ""),
-        (("/a/f.py", 9, "k f.py:9 > sum standard.py:2"), ""),
-        (("/a/f.py", 9, "k f.py:3 > half f.py:9"), "k f.py:3 > half f.py:9"),
-        (
-            ("/a/f.py", 9, "k f.py:3 > half f.py:9 > sum standard.py:2 > add standard.py:1"),
-            "k f.py:3 > half f.py:9",
-        ),
-        (
-            ("C:\\a\\f.py", 9, "k f.py:3:11 > half f.py:9:4 > sum standard.py:2"),
-            "k f.py:3 > half f.py:9",
-        ),
-        (("/a/f.py", 9, "k g.py:3 > half g.py:4"), "k g.py:3 > half g.py:4"),
-    ],
-)
-def test_paths_lead_to_the_line(place: tuple[str, int, str], path: str) -> None:
-    assert folded_path(*place) == path
-
-
 @settings(max_examples=examples(6))
 @given(profiles())
 def test_shares_of_any_profile_add_up(spans: Profile) -> None:
@@ -266,17 +235,6 @@ def test_what_lines_assign_to() -> None:
     assert Sources(broken).variable("f.py", 1) == ""
 
 
-def test_a_capture_says_what_its_lines_wait_for() -> None:
-    samples, sampler = sample_tables([captured("chase")])
-    table = Profile(samples=samples, metadata={"sampler": sampler}).lines()
-    first = table.iloc[0]
-    assert (first["line"], first["samples"]) == (53, samples.loc[samples["line"] == 53, "samples"].sum())
-    assert first["stalls"].startswith("long_scoreboard 9")
-    assert first["waits_for"].startswith("long_scoreboard on load, line 53 (9")
-    assert first["instructions"]["global load"] >= 1
-    assert table["share_samples"].sum() == pytest.approx(1)
-
-
 # Instruction counts by source line, of kernels that an H200 counted.
 
 
@@ -292,34 +250,6 @@ def test_the_line_of_a_gather_touches_eight_times_the_sectors() -> None:
     assert worst["pipe"] == "lsu"
     assert worst["active_threads"] == 32
     assert lines["issue_share"].sum() == pytest.approx(1)
-
-
-def test_the_line_of_a_column_takes_all_wavefronts_and_most_of_the_pipe() -> None:
-    counts, _ = counts_table([counted("transpose, unswizzled")], number)
-    lines = line_counts(placed(counts)).reset_index()
-    worst = lines.loc[lines["wavefronts_over_ideal"].idxmax()]
-    assert worst["wavefronts_over_ideal"] == 32
-    assert worst["pipe"] == "lsu"
-    assert worst["pipe_share"] > 0.7
-    of_fma = lines[lines["pipe"] == "fma"]
-    assert np.isnan(of_fma["sectors_over_ideal"]).all()
-
-
-def test_a_constant_by_half_precision_does_not_keep_the_tensor_pipe_busy() -> None:
-    counts, _ = counts_table([counted("gather")], number)
-    one_line = counts.assign(
-        line=1, column=0, call_path="", executed=1, opcode=counts["opcode"].astype("str")
-    )
-    for opcode, pipe in (("HFMA2.MMA", "lsu"), ("HMMA.16816.F32", "tensor")):
-        (line,) = line_counts(placed(one_line.replace({"opcode": {"S2R": opcode}}))).itertuples()
-        assert line.pipe == pipe
-
-
-def test_no_counts_give_no_lines() -> None:
-    counts, _ = counts_table([], number)
-    lines = line_counts(placed(counts))
-    assert len(lines) == 0
-    assert list(lines) == list(LINE_COLUMNS)
 
 
 def test_lines_have_counts_at_the_places_of_their_instructions() -> None:

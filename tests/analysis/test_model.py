@@ -13,17 +13,18 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
+from profscope.analysis.brief import MOST_BYTES
 from profscope.analysis.model.build import ALL_PARTS, profile_model
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
-from profscope.analysis.model.labels import groups_of
 from profscope.analysis.model.lines import lines_entry
 from profscope.analysis.model.numbers import plain
+from profscope.analysis.report import MOST_CHARACTERS
 from profscope.profiles import Profile, load
 from profscope.schema import Tables
 from tests.support.captured import captured
 from tests.support.examples import examples
 from tests.support.json_schema import model_schema
-from tests.support.profiles import profile_metadata, profiles, regular_profile
+from tests.support.profiles import profiles, regular_profile
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data"
@@ -61,8 +62,12 @@ def test_every_field_has_its_type_and_every_number_is_finite(name: str) -> None:
 
 @given(profiles())
 @settings(max_examples=examples(10), deadline=None)
-def test_any_profile_has_a_model(profile: Profile) -> None:
+def test_any_profile_has_a_model_a_report_and_a_brief(profile: Profile) -> None:
     check(profile_model(profile.tables))
+    told = profile.report()
+    jsonschema.Draft202012Validator(model_schema()).validate(told)
+    assert len(json.dumps(told, indent=1, allow_nan=False)) <= MOST_CHARACTERS
+    assert len(profile.brief().encode()) <= MOST_BYTES
 
 
 @cache
@@ -89,14 +94,6 @@ def test_a_part_alone_is_what_it_is_in_the_whole(part: str) -> None:
     assert {name: getattr(own, name) for each in empty.values() for name in each} == {
         name: nothing for each in empty.values() for name, nothing in each.items()
     }
-
-
-def test_of_few_kernels_details_are_known_of_all_findings() -> None:
-    tables = RECORDINGS["emulated"]().tables
-    few, every = profile_model(tables, detailed=1), profile_model(tables)
-    assert few.kernels[0] == every.kernels[0]
-    assert [entry.findings for entry in few.kernels] == [entry.findings for entry in every.kernels]
-    assert [entry.lines is None for entry in few.kernels] == [False, *[True] * (len(every.kernels) - 1)]
 
 
 def path_rows(*rows: tuple[str, int, str, dict[str, Any]]) -> pd.DataFrame:
@@ -141,26 +138,6 @@ def test_paths_to_a_line_are_one_entry() -> None:
     assert 0.44 < merged.share_samples_low < 0.5
 
 
-def test_without_enough_samples_spans_rank_lines() -> None:
-    rows = path_rows(("f.py", 1, "", {"samples": 9, "self_share": 0.1}), ("f.py", 2, "", {"self_share": 0.9}))
-    spans = pd.DataFrame(
-        {
-            "file": "f.py",
-            "line": [1, 2, 2],
-            "scope": ["load", "dot", "store"],
-            "kind": "op",
-            "count": [4, 8, 2],
-            "self_ns": [10, 60, 30],
-        }
-    )
-    lines = lines_entry("k", rows, spans, "ns")
-    assert lines.witness == "spans"
-    assert [(each.line, each.scope, each.spans, each.self_time) for each in lines.rows] == [
-        (2, "dot", 8, 90.0),
-        (1, "load", 4, 10.0),
-    ]
-
-
 def test_files_of_one_name_have_lines_of_different_ids() -> None:
     def ids(*files: str) -> list[str]:
         rows = path_rows(*((file, 7, "", {"samples": 9 - at}) for at, file in enumerate(files)))
@@ -175,34 +152,6 @@ def test_files_of_one_name_have_lines_of_different_ids() -> None:
     assert first == ids(*(f"/elsewhere/{name}" for name in names))
     assert first[2:] == ids("/main.py")
     assert len(set(ids("/util.py", "util.py"))) == 2
-
-
-def with_variants(*variants: dict[str, Any], launched: tuple[int, ...] = (0, 1)) -> Profile:
-    one = regular_profile()
-    about = [{"variant": at, **each} for at, each in enumerate(variants)]
-    launches = one.launches.assign(variant=pd.Series(launched, dtype="int32"))
-    return Profile(one.df, launches, profile_metadata(variants={"matmul_kernel": about}))
-
-
-def test_what_differs_may_be_a_launch_option_or_a_type() -> None:
-    profile = with_variants(
-        {"constexprs": {"B": 1}, "signature": {"x": "*fp16"}, "num_warps": 4, "num_ctas": 1},
-        {"constexprs": {"B": 1}, "signature": {"x": "*fp32"}, "num_warps": 8, "num_ctas": 1},
-    )
-    told = {key: (group.name, group.differs) for key, group in groups_of(profile.tables).items()}
-    assert told == {
-        ("matmul_kernel", 0): ("matmul_kernel #0", {"x": "*fp16", "num_warps": 4}),
-        ("matmul_kernel", 1): ("matmul_kernel #1", {"x": "*fp32", "num_warps": 8}),
-    }
-    names = {(entry.name, entry.label) for entry in profile_model(profile.tables, parts=()).kernels}
-    assert names == {("matmul_kernel #0", "#0"), ("matmul_kernel #1", "#1")}
-
-
-def test_one_configuration_of_several_keeps_its_number() -> None:
-    chosen = with_variants({"constexprs": {"B": 0}}, {"constexprs": {"B": 1}}, launched=(0, 0))
-    assert [group.name for group in groups_of(chosen.tables).values()] == ["matmul_kernel #0"]
-    (alone,) = groups_of(regular_profile().tables).values()
-    assert (alone.name, alone.label, alone.differs) == ("matmul_kernel", "", {})
 
 
 def test_launches_without_records_are_in_no_time() -> None:

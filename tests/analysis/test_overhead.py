@@ -44,14 +44,6 @@ def only(table: pd.DataFrame) -> dict[str, Any]:
     return row
 
 
-def test_binaries_side_by_side() -> None:
-    row = only(profile([BARE, OWN]).overhead())
-    assert (row["registers"], row["bare_registers"]) == (120, 100)
-    assert (row["spills"], row["bare_spills"]) == (4, 0)
-    assert (row["ctas_per_sm"], row["bare_ctas_per_sm"]) == (3, 4)
-    assert (row["instructions"], row["bare_instructions"]) == (900, 700)
-
-
 def test_measured_is_the_ratio_of_pairs() -> None:
     rng = np.random.default_rng(0)
     bare, own = rng.normal(1000, 10, 101), rng.normal(1200, 10, 101)

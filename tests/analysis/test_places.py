@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,35 +109,33 @@ def kernel(a_ptr, b_ptr, n):
 LINES = st.lists(st.sampled_from(TEXT) | st.text(max_size=6), max_size=12)
 
 
-def test_lines_below_an_insertion_have_moved() -> None:
-    after = [*TEXT[:2], "    x = 1", "", *TEXT[2:]]
-    assert aligned(TEXT, after) == [0, 1, *range(4, 12)]
+EDITS: dict[str, tuple[list[str], list[int | None]]] = {
+    "lines below an insertion have moved": ([*TEXT[:2], "    x = 1", "", *TEXT[2:]], [0, 1, *range(4, 12)]),
+    "equal lines are told apart by order": (
+        [*TEXT[:4], "        # why", *TEXT[4:]],
+        [*range(4), *range(5, 11)],
+    ),
+    "indentation does not count": (
+        [*TEXT[:3], "    if n > 0:", *(f"    {line}" for line in TEXT[3:8]), *TEXT[8:]],
+        [0, 1, 2, *range(4, 11)],
+    ),
+    "an edited line is the one in its place": (
+        [line.replace("a_ptr + k", "a_ptr + k, mask=k < n") for line in TEXT],
+        [*range(10)],
+    ),
+    "a line that stands elsewhere is found": (
+        [*TEXT[:4], TEXT[5], TEXT[6], TEXT[4], *TEXT[7:]],
+        [0, 1, 2, 3, 6, 4, 5, 7, 8, 9],
+    ),
+    "what has gone has no line": ([*TEXT[:5], *TEXT[6:]], [0, 1, 2, 3, 4, None, 5, 6, 7, 8]),
+    "of nothing": ([], [None] * 10),
+}
 
 
-def test_equal_lines_are_told_apart_by_order() -> None:
-    after = [*TEXT[:4], "        # why", *TEXT[4:]]
-    assert aligned(TEXT, after)[-3:] == [8, 9, 10]  # the two barriers around the store
-
-
-def test_indentation_does_not_count() -> None:
-    after = [*TEXT[:3], "    if n > 0:", *(f"    {line}" for line in TEXT[3:8]), *TEXT[8:]]
-    assert aligned(TEXT, after) == [0, 1, 2, *range(4, 11)]
-
-
-def test_an_edited_line_is_the_one_in_its_place() -> None:
-    after = [line.replace("a_ptr + k", "a_ptr + k, mask=k < n") for line in TEXT]
-    assert aligned(TEXT, after) == list(range(10))
-
-
-def test_a_line_that_stands_elsewhere_is_found() -> None:
-    after = [*TEXT[:4], TEXT[5], TEXT[6], TEXT[4], *TEXT[7:]]
-    assert aligned(TEXT, after) == [0, 1, 2, 3, 6, 4, 5, 7, 8, 9]
-
-
-def test_what_has_gone_has_no_line() -> None:
-    after = [*TEXT[:5], *TEXT[6:]]
-    assert aligned(TEXT, after) == [0, 1, 2, 3, 4, None, 5, 6, 7, 8]
-    assert aligned(TEXT, []) == [None] * 10
+@pytest.mark.parametrize("shown", EDITS)
+def test_lines_after_an_edit(shown: str) -> None:
+    after, expected = EDITS[shown]
+    assert aligned(TEXT, after) == expected
 
 
 @given(LINES, LINES)

@@ -1,12 +1,16 @@
-"""Questions about a whole program: what launched what, and when the GPU had nothing to do."""
+"""Questions about a whole program: what launched what, idle GPUs, and the modules of torch.compile."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profscope.analysis.variants import MODEL
 from profscope.around.host_tables import enclosing
 from profscope.profiles import Profile
 from profscope.schema import Tables
@@ -126,3 +130,66 @@ def test_enclosing(rows: list[tuple[int, int, int]]) -> None:
         assert end[outer] >= end[row]
         last = max(((start[other], -end[other]) for other in around), default=(0, 0))
         assert not around or (start[outer], -end[outer]) >= last
+
+
+# Kernels of torch.compile by module and line of the model.
+
+UP = {
+    "module": "blocks.*.up",
+    "model_file": "/me/model.py",
+    "model_line": 8,
+    "ops": ["aten.gelu"],
+    "places": [],
+}
+
+
+def with_models(models: dict[str, dict[str, Any]]) -> Profile:
+    """A program_profile with launches of kernels; models: of those that torch.compile has made."""
+    program_profile = regular_profile()
+    kernels = list(dict.fromkeys(program_profile.launches["kernel"]))
+    variants = {
+        kernel: [
+            {"variant": 0, "key": "", "builds": [], **({"model": models[kernel]} if kernel in models else {})}
+        ]
+        for kernel in kernels
+    }
+    tables = replace(program_profile.tables, metadata={**program_profile.metadata, "variants": variants})
+    return Profile.of(tables)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> str:
+    return str(regular_profile().launches["kernel"].iloc[0])
+
+
+def test_spans_and_summary_name_module_and_line(kernel: str) -> None:
+    program_profile = with_models({kernel: UP})
+    for table in (program_profile.df, program_profile.summary()):
+        own = table["kernel"] == kernel
+        assert own.any()
+        assert set(table.loc[own, "module"]) == {"blocks.*.up"}
+        assert set(table.loc[own, "model_file"]) == {"/me/model.py"}
+        assert set(table.loc[own, "model_line"]) == {8}
+        assert set(table.loc[~own, "module"]) <= {""}
+    assert str(program_profile.df["module"].dtype) == "category"
+    assert validate(program_profile.tables) == []
+
+
+def test_time_is_summed_by_module(kernel: str) -> None:
+    modules = with_models({kernel: UP}).program.modules()
+    summary = with_models({kernel: UP}).summary()
+    roots = summary[summary["kind"] == "kernel"]
+    assert modules["share"].sum() == pytest.approx(1)
+    own = modules[modules["module"] == "blocks.*.up"].iloc[0]
+    assert own["total_ns"] == roots.loc[roots["kernel"] == kernel, "total_ns"].sum()
+    assert own["kernels"] == 1
+
+
+def test_profiles_without_such_kernels_name_no_module() -> None:
+    program_profile = with_models({})
+    assert not {*MODEL} & {*program_profile.df.columns}
+    summary = program_profile.summary()
+    assert set(summary["module"]) | set(summary["model_file"]) == {""}
+    assert summary["model_line"].isna().all()
+    assert "model" not in repr(summary)
+    assert program_profile.program.modules().empty

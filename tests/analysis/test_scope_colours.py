@@ -108,11 +108,6 @@ def test_letters_on_every_colour_are_read_and_bars_are_seen_on_a_dark_page() -> 
             assert contrast(frame_colour(kind, dark=dark), ink) >= 4.5
 
 
-def test_a_scope_and_what_it_has_in_flight_have_one_colour() -> None:
-    copy, flight, other = colours(("async copy a", 7), ("async copy a in flight", 7), ("async copy b", 7))
-    assert copy == flight != other
-
-
 @pytest.mark.parametrize("name", ["attention-heavy-0", "matmul_ws-heavy-0", "matmul_tma-heavy-0"])
 def test_each_scope_that_an_h200_recorded_has_a_colour_of_its_own(name: str) -> None:
     """Up to as many as its family has; and from then on neighbours differ."""
@@ -127,10 +122,3 @@ def test_each_scope_that_an_h200_recorded_has_a_colour_of_its_own(name: str) -> 
     for family in (*FAMILIES, OTHERS):
         own = [colour for colour in ordered if colour in of_colours(family)]
         assert len(set(own)) == min(len(own), len(family.colours))
-
-
-def test_a_part_of_the_sites_has_the_colours_of_all() -> None:
-    known = sites(captured("attention-heavy-0").df)[1]
-    whole = site_colours(known)
-    for at in range(len(known)):
-        assert site_colours(known.iloc[[at]], known) == [whole[at]]

@@ -104,15 +104,6 @@ def test_many_such_launches_share_a_note() -> None:
     assert note.startswith("add_kernel: 6 launches, 0 to 5: 6 of 6 CTAs ")
 
 
-def test_each_configuration_counts_its_own_launches() -> None:
-    with session() as prof:
-        add(2, block=256)
-        add(1)
-        add(1)
-    rows = of_kernel(prof)[["variant", "launches", "launches_seen"]].to_numpy().tolist()
-    assert rows == [[0, 1, 1], [1, 2, 2]]
-
-
 def test_with_launches_left_out_the_kernels_count_stands_in_each_row() -> None:
     with session(every=2) as prof:
         for block in (256, 256, 1024, 1024):

@@ -167,16 +167,6 @@ def test_emulated_is_a_label_of_its_own() -> None:
     assert rules(of) == ["drops"]
 
 
-def test_what_was_measured_of_no_kernel_is_said_once() -> None:
-    launches = launch_table([0, 1, 2, 3], ["a", "b", "a", "b"], ctas=4)
-    of = Profile(spans_frame(), launches, profile_metadata("emulator")).verdict
-    assert all(each.not_measured for each in of.values())
-    lines = str(of).splitlines()
-    missing = [line for line in lines if "not measured" in line]
-    assert len(missing) == len(set(missing)) > 0
-    assert "a #0: emulated" in lines
-
-
 def test_the_worst_kernel_gives_the_label_and_comes_first() -> None:
     launches = launch_table([0, 1, 2], ["good", "bad", "worse"], dropped=[0, 10, 0], ctas=4)
     launches = launches.assign(unfinished=launches["launch"].map({0: 0, 1: 0, 2: 4}).astype("int32"))

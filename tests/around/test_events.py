@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -136,20 +132,6 @@ def test_torch_compile_does_not_tell_of_its_launches() -> None:
     assert columns["name"].count("aten::ones") == 2
 
 
-def test_nothing_stays_where_the_body_raises() -> None:
-    prof = session(events=True)
-
-    def body() -> None:
-        with prof:
-            torch.ones(2).sum()
-            _ = 1 // 0
-
-    with pytest.raises(ZeroDivisionError):
-        body()
-    assert profiler._is_profiler_enabled is False
-    assert "aten::sum" in set(prof.events["name"])
-
-
 def test_one_profiler_at_a_time() -> None:
     with profiler.profile(use_kineto=True), pytest.raises(SessionError, match=r"a torch\.profiler is active"):
         session(events=True).__enter__()
@@ -196,31 +178,6 @@ class Event:
 )
 def test_kinds_by_name(event: Any, kind: str) -> None:
     assert kineto.kind_of(event) == kind
-
-
-@pytest.mark.exhaustive
-def test_the_command_has_them(tmp_path: Path) -> None:
-    """In a process of its own: Kineto stays in one once it has been there."""
-    script = tmp_path / "program.py"
-    script.write_text(
-        "import profscope, torch\n"
-        "from tests.support.sessions import launch_add\n"
-        "launch_add()\n"
-        "with profscope.scope('later', number=3):\n    torch.ones(3).sum(); launch_add()\n"
-    )
-    path = tmp_path / "trace.json.gz"
-    command = [sys.executable, "-m", "profscope", "run", "-q", "--events", "-o", str(path), str(script)]
-    path_of_tests = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"PYTHONPATH": path_of_tests}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    prof = profscope.load(path)
-    assert prof.host.loc[prof.host["source"] == "scope", ["scope", "number"]].to_numpy().tolist() == [
-        ["later", 3.0]
-    ]
-    assert "aten::sum" in set(prof.events["name"])
-    assert prof.launches["host"].tolist() == [-1, 0]
-    assert np.isfinite(prof.host["number"]).any()
 
 
 def test_process_groups_as_kineto_spells_them() -> None:

@@ -101,15 +101,6 @@ def test_launches_know_their_scope(recorded: profscope.Session) -> None:
     assert validate(recorded.tables) == []
 
 
-@pytest.mark.parametrize("suffix", [".json.gz", ".pftrace", ".parquet"])
-def test_files_have_them(recorded: profscope.Session, suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"trace{suffix}"
-    recorded.save(path)
-    read = profscope.load(path)
-    pd.testing.assert_frame_equal(read.host, recorded.host)
-    pd.testing.assert_frame_equal(read.launches, recorded.launches)
-
-
 def test_spool_has_them(tmp_path: Path) -> None:
     with session(spool=tmp_path) as prof:
         with profscope.scope("first", loss=math.nan, bound=math.inf):
@@ -314,37 +305,6 @@ def test_innermost() -> None:
     begin, end, thread = np.array([0, 1, 4]), np.array([5, 3, 6]), np.array([1, 1, 2])
     places = np.array([6, 0, 1, 2, 3, 4, 5])
     assert innermost(places, begin, end, thread).tolist() == [-1, 0, 1, 1, 0, -2, 2]
-
-
-def test_launches_of_a_thread_in_no_scope_are_not_those_of_another_one() -> None:
-    turns = [threading.Event() for _ in range(4)]
-
-    def other() -> None:
-        turns[0].wait()
-        launch_add()  # 1
-        turns[1].set()
-        turns[2].wait()
-        with profscope.scope("other"):
-            launch_add()  # 4
-        turns[3].set()
-
-    with session(instrument=["kernel-span"]) as prof:
-        worker = threading.Thread(target=other)
-        worker.start()
-        with profscope.scope("main"):
-            launch_add()  # 0
-            turns[0].set()
-            turns[1].wait()
-            with profscope.scope("inner"):
-                launch_add()  # 2
-            launch_add()  # 3
-        turns[2].set()
-        turns[3].wait()
-        worker.join()
-        launch_add()  # 5
-    assert prof.host["scope"].tolist() == ["main", "inner", "other"]
-    assert prof.launches["host"].tolist() == [0, -1, 1, 0, 2, -1]
-    assert prof.metadata["notes"] == []
 
 
 def of_a_library(launch: Callable[[], None]) -> None:

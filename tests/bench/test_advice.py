@@ -15,7 +15,6 @@ import triton.language as tl
 
 from bench import advice
 from bench.advice import main
-from bench.kernels import surroundings
 from bench.library_launches import Kernel, Launch, edited, launch_of, with_options
 
 
@@ -89,14 +88,6 @@ def _sums(library: ModuleType) -> Kernel:
     return Kernel("a_library.kernel", make, {"half": half, "num_warps=1": with_options(num_warps=1)})
 
 
-def test_a_launch_has_the_options_that_its_autotuner_chose(library: ModuleType) -> None:
-    with surroundings():
-        launch = launch_of(_sums(library), "cpu", True)
-    assert launch.kernel is strided_kernel
-    assert launch.kwargs["BLOCK"] == 64
-    assert launch.kwargs["num_warps"] == 2
-
-
 @pytest.mark.exhaustive
 def test_advice_json_has_what_was_found_and_what_changes_bring(
     library: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -112,8 +103,3 @@ def test_advice_json_has_what_was_found_and_what_changes_bring(
     ]
     assert "half: " in (printed := capsys.readouterr().out)
     assert printed.count("OTHER RESULTS") == 1
-
-
-def test_without_a_gpu_it_says_how_to_try_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--out", str(tmp_path)]) == 1
-    assert "--dry-run" in capsys.readouterr().err

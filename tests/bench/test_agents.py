@@ -46,6 +46,7 @@ def test_faster_with_equal_results_is_solved(tmp_path: Path, capsys: pytest.Capt
     assert "1 of 1 solved" in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_that_does_nothing_is_not_solved(tmp_path: Path) -> None:
     (row,) = rows_of(NOTHING, tmp_path)
     assert "pass" in (tmp_path / "short-row-of-32-warps" / "kernel.py").read_text()
@@ -53,6 +54,7 @@ def test_a_kernel_that_does_nothing_is_not_solved(tmp_path: Path) -> None:
     assert not row["solved"]
 
 
+@pytest.mark.exhaustive
 def test_an_agent_that_breaks_the_checker_or_the_kernel_is_not_believed(tmp_path: Path) -> None:
     (row,) = rows_of("echo 'print(1' > kernel.py; echo > check.py; exit 3", tmp_path)
     assert (row["agent"], row["solved"]) == (3, False)

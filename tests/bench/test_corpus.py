@@ -32,10 +32,10 @@ _CAUSES = {
     "redundant-load", "fp64-arithmetic", "index-arithmetic", "slow-math", "conversions",
 }  # fmt: skip
 _WITHOUT_A_LINE = {"idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps", "small-mma"}
-_SLOW = {  # modules whose kernels the emulator runs for seconds
-    "attention", "conversions", "good_convolution", "low_occupancy", "masked_work", "matmul",
-    "mma_not_overlapped", "no_tensor_cores", "partition_starved", "redundant_load", "register_spills",
-    "slow_math", "tile_reread",
+_SLOW = {  # modules whose kernels the emulator runs longest
+    "attention", "conversions", "exposed_latency", "fp64_arithmetic", "good_convolution", "idle_sms",
+    "layout_conversion", "low_occupancy", "masked_work", "matmul", "mma_not_overlapped", "no_tensor_cores",
+    "partition_starved", "redundant_load", "register_spills", "slow_math", "tile_reread", "too_many_warps",
 }  # fmt: skip
 _TYPES = {torch.float16: "*fp16", int: "i32"}
 _OF_A_MACHINE = re.compile(r"/(?:home|opt|root|tmp|work)/[\w.-]+/")

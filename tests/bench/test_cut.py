@@ -41,28 +41,6 @@ def test_spans_of_some_ctas_keep_their_parents(whole: Profile) -> None:
     assert np.allclose(rate, 2 / whole.launches["ctas"][:3], rtol=0.01)
 
 
-def test_the_first_spans_of_each_warp_keep_their_parents(whole: Profile) -> None:
-    warps = ["launch", "cta", "warp"]
-    few = cut(whole, ctas=2, launches=1, most_spans=100)
-    assert validate(few.tables) == []
-    assert "of each warp only the first spans are kept" in few.metadata["notes"]
-    every = cut(whole, ctas=2, launches=1).df
-    count = 100 // every.groupby(warps, observed=True).ngroups
-    first = every.groupby(warps, observed=True).head(count)
-    assert len(few.df) == len(first) < len(every)
-    assert few.df["start_cycle"].tolist() == first["start_cycle"].tolist()
-    inside = (first["parent"] >= 0).to_numpy()
-    around = few.df.iloc[few.df["parent"][inside]]["start_cycle"]
-    assert around.tolist() == every.iloc[first["parent"][inside]]["start_cycle"].tolist()
-    assert (few.df["parent"][~inside] == -1).all()
-
-
-def test_nothing_is_cut_where_nothing_is_asked(whole: Profile) -> None:
-    same = cut(whole, ctas=0, launches=0, others=0)
-    assert same.df.equals(whole.df)
-    assert same.launches.equals(whole.launches)
-
-
 def test_folders_are_renamed_in_tables_and_in_packed_code() -> None:
     profile = profscope.load(ROOT / "tests/data/evidence/gather.pftrace.gz")
     (file,) = set(profile.df["file"])

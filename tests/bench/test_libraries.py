@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping
 import pytest
 import torch
 
-from bench.libraries import __main__ as libraries
 from bench.libraries import liger
 from bench.libraries.calls import Call
 from bench.libraries.compare import Outcome, compare
 from bench.libraries.report import failures, table
-from bench.table import Cell, Row
+from bench.table import Row
 from profscope import emulator
 from tests.kernels.add import add_kernel
 
@@ -33,16 +32,6 @@ def added(scale: float = 1.0) -> torch.Tensor:
 
 def run(calls: Mapping[str, Call]) -> Outcome:
     return compare(calls, {"instrument": "light"}, "cpu", {})
-
-
-def test_missing_libraries_are_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(libraries, "is_installed", lambda module: False)
-    assert libraries.main([]) == 1
-    said = capsys.readouterr().err
-    for name in libraries.LIBRARIES:
-        assert f"{name}: not installed, left out" in said
 
 
 @pytest.mark.exhaustive  # importing the library takes most of it
@@ -72,16 +61,6 @@ def test_what_changes_only_in_a_session_is_wrong() -> None:
     assert f"op: differs {gap}: call" in table([row])
 
 
-def test_a_note_on_rounding_is_wrong_if_the_bits_are_the_same() -> None:
-    done = run({"call": added})
-    note = "add_kernel: results may round differently than without a session: the sum at k.py:7 fuses ..."
-    done.notes.append(note)
-    row = Row("library", "op", "", {}, about=vars(done))
-    assert failures(row) == [f"accused, with the same bits: {note}"]
-    done.differing["call"] = "by 1.0e-07 of at most 1.0e+00"
-    assert failures(row) == ["differs by 1.0e-07 of at most 1.0e+00: call"]
-
-
 def test_a_bare_call_that_breaks_the_gpu_is_named_and_can_be_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -97,28 +76,3 @@ def test_a_bare_call_that_breaks_the_gpu_is_named_and_can_be_left_out(
     row = Row("library", "op", "", {}, about=vars(done))
     assert failures(row) == []  # none of a session's doing
     assert "op: two" in table([row])
-
-
-def test_what_changes_from_run_to_run_says_nothing() -> None:
-    runs = iter(range(1, 100))
-    done = run({"call": lambda: added(next(runs))})
-    assert list(done.unsteady) == ["call"]
-    assert done.differing == {}
-
-
-def test_what_raises_only_in_a_session_is_wrong() -> None:
-    count = iter(range(4))
-
-    def call() -> torch.Tensor:
-        if next(count) == 3:
-            raise ValueError("only here")
-        return added()
-
-    row = Row("library", "op", "", {}, about=vars(run({"call": call})))
-    assert failures(row) == ["raised in the session only: call: ValueError: only here"]
-
-
-def test_an_op_that_was_not_finished_is_named() -> None:
-    row = Row("library", "op", "", {"profscope": Cell(error="out of time")})
-    assert failures(row) == ["not finished: out of time"]
-    assert "op: not finished: out of time" in table([row])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,21 +13,18 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
-from bench import kernels, proton_side
-from bench.variants import LEVELS, POINTS
+from bench import proton_side
+from bench.variants import LEVELS
 from profscope.instrument_passes.dialect import BEGIN, END
-from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.passes import PassContext
 from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
 from profscope.instrument_passes.toolchain import triton_version
 from tests.kernels import add, attention, matmul, softmax
 from tests.kernels.aot import compiled, ttgir
-from tests.kernels.control_flow import specs as control_flow
 from tests.kernels.spec import CUDA90, Spec
 
 SPECS = [module.specs()[0] for module in (add, softmax, matmul, attention)]
-NOINLINE = next(spec for spec in control_flow() if spec.name == "noinline")
 
 
 @contextlib.contextmanager
@@ -83,42 +79,3 @@ def test_its_own_passes_lower_the_records(buffer: str) -> None:
     assert kernel.metadata.profile_scratch_size >= ring_bytes
     # (Shared memory is aligned before the ring.)
     assert (kernel.metadata.shared >= bare.metadata.shared + ring_bytes) == (buffer == "shared")
-
-
-def test_the_record_cost_kernel_gets_one_record_at_each_point() -> None:
-    text = ttgir(kernels.record_cost(ctas=1, work=0).spec, CUDA90)
-    proton = proton_side.proton_text(text, POINTS)
-    assert len(re.findall("proton.record start", proton)) == kernels.POINTS // 2
-    assert len(re.findall("proton.record end", proton)) == kernels.POINTS // 2
-
-
-def test_what_proton_cannot_do_is_said_before_it_aborts() -> None:
-    text = ttgir(SPECS[1], CUDA90)
-    with pytest.raises(PassError, match=r"an end for every start: .*iteration"):
-        proton_side.proton_text(text, "loop-spans,iteration-spans")
-    many = re.sub(r"( *tt\.store [^\n]*\n)", lambda store: store[0] * 257, text, count=1)
-    with pytest.raises(PassError, match="at most 256 scopes, this is 257"):
-        proton_side.proton_text(many, "op-spans{classes=store}")
-
-
-@pytest.mark.skipif(triton_version() >= (3, 8), reason="takes several functions")
-def test_noinline_functions_are_refused() -> None:
-    with pytest.raises(PassError, match="one function per module"):
-        proton_side.proton_text(ttgir(NOINLINE, CUDA90), LEVELS["light"].pipeline)
-
-
-def test_a_failure_inside_leaves_triton_as_it_was() -> None:
-    # The fixture that compares Triton's globals does the rest.
-    with pytest.raises(PassError, match="an end for every start"):
-        build(SPECS[1], "shared", "loop-spans,iteration-spans")
-    assert build(SPECS[0], "shared", LEVELS["light"].pipeline).asm["ttgir"].count("proton.record") == 2
-
-
-def test_a_session_without_launches_ends() -> None:
-    with (
-        without_gpu(CUDA90),
-        proton_side.session("default", LEVELS["light"].pipeline) as finished,
-    ):
-        mode = knobs.compilation.instrumentation_mode
-    assert "session" in mode
-    assert finished.spans == 0

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import main, tasks
+from bench.__main__ import main
 from bench.kernels import Workload
 from bench.kernels import add as add_workload
+from bench.table import Cell, Row, render, row_from_json, row_to_json
 from bench.timing import interleave
-from bench.variants import BARE, LEVELS, OURS, Level, buffers, variants
+from bench.variants import BARE, OURS, Level, buffers, variants
 from bench.workers import supervised
 from tests.kernels.aot import ttgir
 
@@ -71,13 +72,6 @@ def test_a_dry_run_measures_and_says_what_it_cannot(
     assert "the figures mean nothing" in said
 
 
-def test_tasks_cover_every_kernel_at_every_level() -> None:
-    names = list(tasks(dry_run=True, rounds=1))
-    for kernel in ("add", "softmax", "layer norm", "matmul", "attention"):
-        for level in LEVELS:
-            assert any(name.startswith(f"overhead: {level}: {kernel}") for name in names)
-
-
 def test_a_variant_that_fails_keeps_its_samples_and_the_others_go_on() -> None:
     calls: list[str] = []
 
@@ -99,3 +93,34 @@ def test_a_session_that_records_nothing_is_an_error() -> None:
     given = buffers(ttgir(workload.spec, "cuda:90"), workload, "kernel-span")
     with pytest.raises(RuntimeError, match="recorded no launch"):
         interleave(variants(workload, Level("kernel-span"), given, OURS), lambda name: {"us": 1.0}, rounds=1)
+
+
+# The table: ratios by round, and every error.
+
+SLOW = Row(
+    "slowdown",
+    "add",
+    "ratio",
+    {
+        "bare": Cell((100.0, 110.0, 120.0)),
+        "profscope": Cell((101.0, 111.1, 121.2)),
+        "Proton": Cell((110.0, 121.0), error="RuntimeError: it stopped"),
+    },
+    baseline="bare",
+)
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    line = next(line for line in render([SLOW]).splitlines() if line.startswith("add"))
+    assert line.split()[1:] == ["110", "[105", "115]", "1.010", "[1.010", "1.010]", "1.100", "(1)"]
+
+
+def test_the_same_remark_is_listed_once_in_a_group() -> None:
+    rows = [Row("g", name, "us", {"Proton": Cell(error="no device")}) for name in "ab"]
+    text = render([*rows, Row("h", "c", "us", {"Proton": Cell(error="no device")})])
+    assert text.count("no device") == 2
+    assert text.count("- (1)") == 3
+
+
+def test_json_round_trip() -> None:
+    assert row_from_json(json.loads(json.dumps(row_to_json(SLOW)))) == SLOW

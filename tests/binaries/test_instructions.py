@@ -263,24 +263,6 @@ def life_ranges(text: str) -> list[tuple[int, str, set[str], set[str]]]:
     return ranges
 
 
-def test_files_give_the_same_but_for_ops(tmp_path: Path) -> None:
-    kernel = built("matmul", CUDA80)
-    (tmp_path / "m.cubin").write_bytes(kernel.asm["cubin"])
-    (tmp_path / "m.ptx").write_text(kernel.asm["ptx"])
-    of_files, of_kernel = profscope.instructions(tmp_path / "m.cubin"), profscope.instructions(kernel)
-    told = ["pc", "sass", "class", "ptx_line", "line", "waits_for"]
-    pd.testing.assert_frame_equal(of_files[told], of_kernel[told])
-    assert set(of_files["ttgir_op"]) == {""}
-    same = of_files["call_path"].astype(str) == of_kernel["call_path"].astype(str)
-    assert same.mean() > 0.9
-
-
-def test_the_result_is_the_callers_own() -> None:
-    kernel = built("matmul", CUDA80)
-    profscope.instructions(kernel)["waits_for"][20].append(-1)
-    assert -1 not in profscope.instructions(kernel)["waits_for"][20]
-
-
 class Kernel:
     def __init__(self, **stages: Any) -> None:
         self.asm = stages

@@ -32,14 +32,6 @@ def test_control_bits() -> None:
     assert (after.writes, after.reads, after.waits) == (None, None, (1,))
 
 
-def test_the_first_use_of_a_load_waits_for_the_load() -> None:
-    assert waits(
-        ("LDG.E.128 R4, desc[UR4][R2.64]", encoded(writes=2)),
-        "IADD3 R8, R8, 0x1, RZ",
-        ("FADD R9, R7, R8", encoded(waits=[2])),
-    ) == [[], [], [0]]
-
-
 def test_only_the_load_that_is_needed_of_those_on_a_scoreboard() -> None:
     assert waits(
         ("LDG.E R4, [R2.64]", encoded(writes=2)),
@@ -64,17 +56,6 @@ def test_a_store_holds_its_operands() -> None:
         ("MOV R4, RZ", encoded(waits=[0])),
     )
     assert found[2] == [0]
-
-
-def test_predicated_definitions() -> None:
-    assert waits("MOV R0, 0x1", "ISETP.GE.AND P0, PT, R9, RZ, PT", "@P0 MOV R0, 0x2", "IADD3 R1, R0, R0, RZ")[
-        3
-    ] == [0, 2]
-    both = waits("MOV R0, 0x1", "@P0 MOV R0, 0x2", "@!P0 MOV R0, 0x3", "@P0 MOV R1, R0", "MOV R2, R0")
-    assert both[3] == [1]
-    assert both[4] == [1, 2]
-    changed = waits("@P0 MOV R0, 0x2", "ISETP.GE.AND P0, PT, R9, RZ, PT", "@!P0 MOV R0, R0")
-    assert changed[2] == [0, 1], "P0 is another one now"
 
 
 def test_branches_and_loops() -> None:

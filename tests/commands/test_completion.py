@@ -56,12 +56,3 @@ def test_bash_completes_commands_flags_and_files(
     )
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert sorted(done.stdout.split()) == sorted(offered)
-
-
-def test_without_shtab_it_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("profscope.installed.find_spec", lambda name: None)
-    assert door.main(["completion", "bash"]) == 1
-    said = "profscope completion: profscope completion needs shtab: pip install 'profscope[completion]'\n"
-    assert capsys.readouterr() == ("", said)

@@ -1,10 +1,8 @@
-"""Traces from one format to another, and several into one, on the command line."""
+"""Traces from one format to another, several into one, and baselines, on the command line."""
 
 from __future__ import annotations
 
-import json
 import os
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,8 @@ import profscope
 from profscope.__main__ import main
 from profscope.profiles import Profile
 from profscope.traces.exporters import FORMATS, PACKED
+from tests.support.edited import run_of_matmul, slowed
 from tests.support.profiles import regular_profile
-from tests.support.round_trips import assert_same
 
 
 @pytest.fixture
@@ -25,14 +23,6 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
     profile = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
     profile.save("t.json")
     return profile
-
-
-def test_there_and_back_through_every_format_that_loads(profile: Profile) -> None:
-    names = ["t.json", "a.parquet", "b.pftrace.gz", "d.json.gz", "e.pftrace"]
-    for source, target in pairwise(names):
-        assert main(["convert", source, target]) == 0
-        assert_same(profscope.load(target), profile)
-    assert sorted(os.listdir()) == sorted(names)
 
 
 def test_what_profscope_wrote_and_what_is_empty_is_replaced(profile: Profile) -> None:
@@ -70,11 +60,6 @@ def test_what_profscope_did_not_write_is_not_replaced(
     assert sorted(Path().iterdir()) == before
 
 
-def test_a_report_is_what_report_returns(profile: Profile) -> None:
-    assert main(["convert", "t.json", "t.report.json"]) == 0
-    assert json.loads(Path("t.report.json").read_text()) == json.loads(json.dumps(profile.report()))
-
-
 def test_traces_are_merged_in_their_order(profile: Profile) -> None:
     regular_profile(launches=1, ctas=1).save("u.json")
     assert main(["merge", "t.json", "u.json", "-o", "both.parquet"]) == 0
@@ -103,3 +88,57 @@ def test_what_goes_wrong_is_one_line(
     assert said in error
     assert error.count("\n") == 1
     assert os.listdir() == ["t.json"]
+
+
+# profscope baseline and profscope diff --against.
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current one, with two traces."""
+    monkeypatch.chdir(tmp_path)
+    run_of_matmul(0).save("before.parquet")
+    slowed(run_of_matmul(1), "dot", 1.5).save("slower.json.gz")
+    return tmp_path
+
+
+def test_a_trace_is_kept_until_it_is_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["baseline", "save", "main", "before.parquet"]) == 0
+    kept = folder / ".profscope" / "baselines" / "main.pftrace.gz"
+    assert profscope.load(kept).df.equals(profscope.load("before.parquet").df)
+    assert main(["diff", "--against", "main", "slower.json.gz", "--top", "1", "--fail-above", "5%"]) == 3
+    assert main(["diff", "--top", "1", "slower.json.gz", "--against=main", "--fail-above", "5%"]) == 3
+    assert main(["baseline", "save", "main", "slower.json.gz"]) == 0
+    assert main(["diff", "--against", "main", "slower.json.gz", "--fail-above", "5%"]) == 0
+    capsys.readouterr()
+    assert main(["baseline", "list"]) == 0
+    line = capsys.readouterr().out
+    assert line.startswith("main: ")
+    assert "1 kernel, 8 launches" in line
+    assert main(["baseline", "rm", "main"]) == 0
+    assert not kept.exists()
+    assert main(["baseline", "list"]) == 0
+    assert capsys.readouterr().out == "no baselines in .profscope/baselines\n"
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (
+            ["baseline", "rm", "main"],
+            1,
+            "'main' in .profscope/baselines; there are: none",
+        ),
+        (["diff", "--against", "main", "slower.json.gz"], 1, "there is no baseline 'main'"),
+        (["baseline", "save", "../main", "before.parquet"], 2, "'../main' is no name of a baseline"),
+        (["baseline", "save", "main", "nowhere.json"], 1, "nowhere.json"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(
+    words: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == status
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert errors.count("\n") == 1

@@ -1,9 +1,10 @@
-"""Options of a session as flags: each says on the command line what it says in Python."""
+"""Options of a session as flags and as variables: each says there what it says in Python."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profscope import load
+from profscope.commands.doctor import environment
 from profscope.commands.run import add_flags, make_parser, option_names, run_options
-from profscope.instrument_passes.passes.op_spans import OpSpans
+from profscope.commands.run_variables import run_defaults
+from profscope.errors import OptionError
 from profscope.options import Options
+from profscope.viewer.flags import in_flags
+from tests.support.forks import Forks
 from tests.support.option_examples import example
 
 PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()
@@ -31,19 +37,6 @@ def spelled(name: str, value: Any) -> str:
     if isinstance(value, list):
         value = ",".join(map(str, value)) + "," * (len(value) == 1 and isinstance(value[0], int))
     return f"--{name.replace('_', '-')}={value}"
-
-
-@pytest.mark.parametrize("name", option_names())
-def test_the_example_of_an_option_can_be_given_as_a_flag(name: str) -> None:
-    options = {name: example(name)}
-    (value,) = parsed([spelled(name, options[name])]).values()
-    if name == "instrument":  # a pipeline is one text
-        value = value[0].split(",")
-    assert {name: value} == options
-
-
-def test_no_flag_is_no_option() -> None:
-    assert parsed([]) == {}
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1), st.integers(1, 1000))
@@ -124,14 +117,6 @@ def test_a_pass_that_is_wrong_is_named(capsys: pytest.CaptureFixture[str]) -> No
     assert "`profscope opt --list` shows: unknown pass 'kernel-spam'; " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words", [["--instrument", "kernel-span,op-spans{measure=latency}"], ["--measure", "latency"]]
-)
-def test_where_loads_end_is_chosen_by_a_flag_or_a_pass(words: list[str]) -> None:
-    steps = [step for step in Options(**parsed(words)).pipeline if isinstance(step, OpSpans)]
-    assert [step.measure for step in steps] == ["latency"]
-
-
 def test_the_page_has_every_flag_and_no_other() -> None:
     parser, _ = make_parser()
     flags = {text for action in parser._actions for text in action.option_strings}
@@ -139,4 +124,114 @@ def test_the_page_has_every_flag_and_no_other() -> None:
     documented = {flag for row in rows for flag in re.findall(r"`(--?[a-z-]+)", row.split("|")[1])}
     assert documented == flags - {"-h", "--help", "--version"}
     own = [action for action in parser._actions if not {"-h", "--version"} & {*action.option_strings}]
-    assert len(own) <= 17, "what few need is left to session()"
+    assert len(own) <= 19, "what few need is left to session()"
+
+
+# PROFSCOPE_RUN_*: defaults of the flags.
+
+ACTIONS = make_parser()[1]
+
+
+def test_each_flag_has_a_variable() -> None:
+    given = {
+        "PROFSCOPE_RUN_CTAS": "0,17",
+        "PROFSCOPE_RUN_OVERHEAD_PCT": "2.5",
+        "PROFSCOPE_RUN_EVIDENCE": "false",
+        "PROFSCOPE_RUN_EVENTS": "true",
+        "PROFSCOPE_RUN_OUTPUT": "mine.json",
+        "PROFSCOPE_RUN_KERNELS": "",
+        "PROFSCOPE_JOB": "7",
+    }
+    found = run_defaults(ACTIONS, given)
+    assert found == {
+        "ctas": [0, 17], "overhead_pct": 2.5, "evidence": False, "events": True, "output": "mine.json",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "said"),
+    [
+        ("PROFSCOPE_RUN_CTAS", "many", "'many' is not a number, 1 or more, or a list, such as 0,17"),
+        ("PROFSCOPE_RUN_EVIDENCE", "counts,seconds:abc", "'seconds:abc': S of seconds:S is more than 0"),
+        ("PROFSCOPE_RUN_EVENTS", "1", "'1' is not true or false"),
+        ("PROFSCOPE_RUN_CTA", "1", "there are only PROFSCOPE_RUN_OUTPUT, PROFSCOPE_RUN_HANG_EXIT, "),
+        (
+            "PROFSCOPE_RUN_NO_EVIDENCE",
+            "true",
+            "there are only PROFSCOPE_RUN_OUTPUT, PROFSCOPE_RUN_HANG_EXIT, ",
+        ),
+    ],
+)
+def test_a_bad_variable_is_named(variable: str, text: str, said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        run_defaults(ACTIONS, {variable: text})
+    assert str(caught.value).startswith(f"{variable}: ")
+    assert said in str(caught.value)
+
+
+PROGRAM = """
+import torch
+from tests.kernels.add import add_kernel
+x = torch.ones(64)
+add_kernel[(4,)](x, x, x, 64, BLOCK=16)
+"""
+
+
+_RUN = """
+import os, sys
+sys.path.append(os.getcwd())  # the checkout, from which the program imports
+os.chdir(sys.argv[1])
+from profscope.__main__ import main
+sys.exit(main(["run", "--backend", "emulator", "--every", "1", "-c", sys.argv[2]]))
+"""
+
+
+def test_the_command_line_has_the_last_word(
+    tmp_path: Path, forks: Forks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"OUTPUT": str(tmp_path / "t.json"), "CTAS": "0,2", "SPOOL": "", "QUIET": "true", "EVERY": "2"}
+    for name, text in given.items():
+        monkeypatch.setenv(f"PROFSCOPE_RUN_{name}", text)
+    done = forks.run(_RUN, tmp_path, PROGRAM)
+    assert (done.returncode, done.stderr) == (0, "")
+    options = load(tmp_path / "t.json").metadata["options"]
+    assert (options["ctas"], options["every"]) == ([0, 2], 1)
+
+
+# Hints that name options as Python does, in words of a command line.
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("session(evidence=True) takes some", "`profscope run --evidence true` takes some"),
+        ("session(instrument='heavy'), which", "`profscope run --instrument heavy`, which"),
+        ("with wait=True launches wait", "with --wait launches wait"),
+        ("of 32 CTAs (ctas=64), of 2 (ctas=0.5)", "of 32 CTAs (--ctas 64), of 2 (--ctas 0.5)"),
+        ("also with every=n; collectives() needs none", "also with --every n; collectives() needs none"),
+        ("ctas= names none of the 4 CTAs", "--ctas names none of the 4 CTAs"),
+        ("pass `vary=` to try; limit_s=3", "pass `--vary` to try; --limit-s 3"),
+        ("evidence=['counts', 'samples'].", "--evidence counts,samples."),
+        # What has no flag, and what is no option.
+        (
+            "session(baseline=); a larger memory= holds more",
+            "session(baseline=); a larger memory= holds more",
+        ),
+        ("num_warps=4, my.ctas=3, a-every=2, --ctas=64", "num_warps=4, my.ctas=3, a-every=2, --ctas=64"),
+    ],
+)
+def test_options_become_flags(text: str, shown: str) -> None:
+    assert in_flags(text) == shown
+
+
+@pytest.mark.parametrize("name", option_names())
+def test_what_an_option_becomes_can_be_given(name: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser.add_argument_group())
+    given = vars(parser.parse_args(shlex.split(in_flags(f"{name}={example(name)!r}"))))
+    assert Options(**given) == Options(**{name: example(name)}) or name == "instrument"
+    assert Options(**given).pipeline == Options(**{name: example(name)}).pipeline
+
+
+def test_doctor_lists_what_is_set() -> None:
+    assert environment({"PROFSCOPE_RUN_CTAS": "4", "HOME": "/root"}) == {"PROFSCOPE_RUN_CTAS": "4"}

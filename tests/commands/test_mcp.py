@@ -153,6 +153,7 @@ def test_explain_runs_a_program_only_if_allowed(folder: Path) -> None:
     assert not ran.is_error, text_of(ran)
     assert text_of(ran).startswith("program done\n")
     assert "add_kernel, as launched: " in text_of(ran)
+    assert "\nBLOCK=256" in text_of(ran)
     assert "\nbest: " in text_of(ran)
     assert text_of(outside).startswith("'/usr/bin/true' is not below")
     assert (none.is_error, text_of(none)) == (True, "program names no script")

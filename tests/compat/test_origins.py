@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from profscope.compat.origins import Launched, OriginTable, Place, collapsed, launched_in, place_of
+from profscope.compat.origins import OriginTable, Place, collapsed, place_of
 
 _COMPILER_MODULE = "torch._inductor.compile_fx"
 _CACHE_MODULE = "torch._inductor.codecache"
@@ -204,14 +204,6 @@ def test_a_compilation_that_fails_fails_as_it_does(inductor: Any, tmp_path: Path
 
 def fails(graph: Any, inputs: Any) -> None:
     raise KeyError("the user's")
-
-
-def test_launches_are_told_apart() -> None:
-    launches = launched_in(_FORWARD.format(folder="/t"))
-    first, second = Launched(("linear", "gelu"), ("aten.view", "aten.gelu")), ("linear_2", "gelu_1")
-    assert launches["/t/gelu.py"] == [first, Launched(second, first.ops)]
-    assert list(launches) == ["/t/norm.py", "/t/gelu.py"]
-    assert launched_in("import torch\nx.run(3)\n") == {}
 
 
 @pytest.mark.parametrize(

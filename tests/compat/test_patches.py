@@ -2,11 +2,14 @@
 
 import contextlib
 import functools
+import importlib
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from profscope.compat.patches import Door, patched, patched_property
+from profscope.compat.patches import Door, after_import, patched, patched_property
 
 
 class Base:
@@ -157,3 +160,22 @@ def test_a_shut_door_under_another_tools_patch() -> None:
         assert kernel.run(2) == 20
         door.shut(is_shut=False)
         assert kernel.run(2) == -20
+
+
+def test_a_module_that_is_imported_within_is_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Inductor, which a program may import while a session is open."""
+    monkeypatch.syspath_prepend(tmp_path)
+    finders = list(sys.meta_path)
+    seen: list[str] = []
+    for name in ("imported_within", "imported_later"):
+        (tmp_path / f"{name}.py").write_text("here = True\n")
+        with after_import(name, lambda module: seen.append(f"{module.__name__} {module.here}")):
+            if name == "imported_within":
+                importlib.import_module(name)
+        assert sys.meta_path == finders
+        importlib.import_module(name)
+    with after_import("imported_later", lambda module: seen.append("it is there already")):
+        pass
+    assert seen == ["imported_within True", "it is there already"]

@@ -45,6 +45,7 @@ def check(raws: Sequence[RawLaunch]) -> Tables:
     together, alone = tables(raws, alone=False), tables(raws, alone=True)
     pd.testing.assert_frame_equal(together.df, alone.df, check_exact=True)
     pd.testing.assert_frame_equal(together.launches, alone.launches, check_exact=True)
+    pd.testing.assert_frame_equal(together.ctas, alone.ctas, check_exact=True)
     assert json.dumps(together.metadata, sort_keys=True) == json.dumps(alone.metadata, sort_keys=True)
     return together
 

@@ -17,9 +17,9 @@ from profscope.decoding.build import RawLaunch
 from profscope.instrument_passes.records import MAX_STAMPED
 from profscope.profiles import Profile
 from profscope.schema import CTA_DTYPES
-from tests.support.programs import BODY, bodies, launches
-from tests.support.sessions import CASES, count, heavy, session
-from tests.support.synth import Launch, Program, Work, launch
+from tests.support.programs import bodies, launches
+from tests.support.sessions import heavy, session
+from tests.support.synth import Launch, Program, launch
 
 
 def assembled(*made: Launch, ctas: int) -> Profile:
@@ -54,17 +54,6 @@ def test_a_cta_covers_its_spans(body: tuple[object, ...], options: dict[str, int
     for row in profile.launches.itertuples():
         of_launch = ctas[ctas["launch"] == row.launch]
         assert (of_launch["start_ns"].min(), of_launch["end_ns"].max()) == (row.start_ns, row.end_ns)
-
-
-def test_launches_decoded_together_have_the_ctas_of_each_alone() -> None:
-    made = [launch([Program((Work(2_000), *BODY), 2)], ctas=5, start_clock=1 << 30) for _ in range(3)]
-    together = assembled(*made, ctas=5).ctas
-    assert together["launch"].tolist() == np.repeat(range(3), 5).tolist()
-    assert together["cta"].tolist() == [*range(5)] * 3
-    for at, one in enumerate(made):
-        alone = assembled(one, ctas=5).ctas.drop(columns=["launch", "start_ns", "end_ns"])
-        own = together[together["launch"] == at].reset_index(drop=True)
-        pd.testing.assert_frame_equal(own[list(alone.columns)], alone)
 
 
 @triton.jit
@@ -126,15 +115,6 @@ def test_ctas_that_do_not_record_have_a_row_too(grid: tuple[int, ...], options: 
     assert (others["duration_cycles"] <= ctas["duration_cycles"][ctas["recorded"]].max()).all()
 
 
-def test_a_loop_is_part_of_a_cta_that_does_not_record() -> None:
-    with session(ctas=4) as prof:
-        for n in (3, 300):
-            count(n, ctas=64)
-    of_launch = prof.ctas[~prof.ctas["recorded"]].groupby("launch")["duration_cycles"]
-    assert of_launch.size().tolist() == [48, 48]
-    assert of_launch.min()[1] > 10 * of_launch.max()[0]
-
-
 @pytest.mark.parametrize("grid", [(MAX_STAMPED,), (MAX_STAMPED + 1,), (5, 41, 29)])
 def test_of_a_large_grid_only_the_ends_are_timed(grid: tuple[int, ...]) -> None:
     total, half = int(np.prod(grid)), MAX_STAMPED // 2
@@ -147,20 +127,6 @@ def test_of_a_large_grid_only_the_ends_are_timed(grid: tuple[int, ...]) -> None:
     assert (launch.start_ns, launch.end_ns) == (ctas["start_ns"].min(), ctas["end_ns"].max())
     said = "prof.ctas has recorded CTAs, and the first and last 2,048 of each launch"
     assert any(said in note for note in profile.metadata["notes"]) == (total > MAX_STAMPED)
-
-
-def test_ctas_that_do_not_record_have_a_row_though_all_share_one_body() -> None:
-    case = CASES["noinline"]
-    for ctas in ([0], 2):
-        with session(ctas=ctas) as prof, torch.no_grad():
-            case.launch(case.inputs("cpu"))
-        (launch,) = prof.launches.itertuples()
-        assert prof.ctas["cta"].tolist() == [*range(launch.grid_x * launch.grid_y * launch.grid_z)]
-        assert prof.ctas["cta"][prof.ctas["recorded"]].tolist() == sorted(prof.df["cta"].unique())
-        took = prof.ctas["duration_cycles"]
-        recorded = took[prof.ctas["recorded"]]
-        # Triton 3.6 compiles the way of a CTA that does not record to 1 % more cycles.
-        assert took.between(recorded.min() / 2, 1.02 * recorded.max()).all()
 
 
 def test_partitions_are_part_of_their_cta() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.analysis.spans.rows import self_times
@@ -14,7 +14,6 @@ from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
 from profscope.decoding.decode import decode
 from profscope.schema import Tables
-from tests.support.examples import examples
 from tests.support.programs import bodies, gaps, launches, nodes, seen
 from tests.support.synth import Branch, Launch, Loop, Node, Program, Scope, Seen, Work, launch
 from tests.support.validation import validate
@@ -67,15 +66,6 @@ def test_gaps_of_any_warp_specialised_program(
     body: tuple[Node, ...], partition: tuple[Node, ...], entries: int | None, options: dict[str, int]
 ) -> None:
     check(launch([Program(body), Program(partition, 2, 1, entries)], **options))
-
-
-@given(body=bodies, options=launches)
-def test_no_gap_where_nothing_was_lost(body: tuple[Node, ...], options: dict[str, int]) -> None:
-    made = launch([Program(body)], **{**options, "ring_log2": 12})
-    decoded = decode(made.buffer, made.manifest)
-    assert gaps(decoded, made.manifest) == []
-    assert decoded.sites == made.manifest.sections[0].spans
-    assert len(decoded.span) == len(made.happened)
 
 
 @given(inner=st.lists(nodes, max_size=2).map(tuple), body=bodies, warps=st.integers(1, 3), options=launches)
@@ -134,11 +124,3 @@ def test_loops_without_spans_share_a_gap_up_to_the_next_record() -> None:
     check(made)
     (gap,) = gaps(decode(made.buffer, made.manifest), made.manifest)
     assert gap.start == made.spans[1].end
-
-
-@settings(max_examples=examples(30))
-@given(trips=st.lists(st.integers(1, 60), min_size=2, max_size=6))
-def test_warps_that_lost_rows_beside_those_that_did_not(trips: list[int]) -> None:
-    body = (Loop(tuple(trips), (Scope((Work(30),)),)),)
-    made = launch([Program((Loop((len(trips),), body),), 2)], 3)
-    check(made)

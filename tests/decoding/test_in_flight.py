@@ -16,7 +16,6 @@ from profscope.decoding.decode import decode
 from profscope.decoding.decoded import DecodedLaunch
 from profscope.decoding.in_flight import with_transactions
 from profscope.instrument_passes.manifest import Manifest, Span
-from profscope.instrument_passes.toolchain import triton_version
 from tests.support.examples import examples
 from tests.support.quick import quick
 from tests.support.sessions import heavy
@@ -229,23 +228,3 @@ def test_every_copy_of_a_pipelined_kernel_is_paired(name: str) -> None:
     assert table["in_flight_cycles"].tolist() == flights["duration_cycles"].tolist()
     assert table["waiting_cycles"].tolist() == waited["duration_cycles"].tolist()
     assert set(table["wait"].astype(str)) <= set(waits["scope"].astype(str))
-
-
-def test_the_wait_of_an_iteration_ends_the_copy_of_an_earlier_one() -> None:
-    """Of three stages one iteration's two groups stay under way at each wait.
-
-    So where the loop's body waits before its copies only (Triton 3.6 and 3.7) a wait ends those of two
-    iterations ago; where it waits behind them too (later ones) those of the last.
-    """
-    df = heavy("matmul").df
-    warp = df[(df["cta"] == 0) & (df["warp"] == 0)]
-    inside = warp[warp["iteration"] >= 0]
-    waits = inside[inside["scope"].astype(str).str.startswith("async wait")]
-    flights = inside[inside["scope"] == "async copy a in flight"]
-    returned = dict(zip(waits["start_cycle"] + waits["duration_cycles"], waits["iteration"], strict=True))
-    ends = flights["start_cycle"] + flights["duration_cycles"]
-    distance = 2 if triton_version() < (3, 8) else 1
-    # Three iterations; the waits behind the loop end what the last of them copied.
-    expected = [i + distance if i + distance < 3 else None for i in range(3)]
-    assert flights["iteration"].tolist() == [0, 1, 2]
-    assert [returned.get(end) for end in ends] == expected

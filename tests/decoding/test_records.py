@@ -134,7 +134,3 @@ def test_what_is_no_manifest_is_refused() -> None:
     newer = json.loads(launch([Program(())]).manifest.to_json()) | {"schema": SCHEMA + 1}
     with pytest.raises(ManifestError, match=f"schema {SCHEMA + 1} is not {SCHEMA}"):
         Manifest.from_json(json.dumps(newer))
-
-
-def test_a_bare_module_has_no_manifest() -> None:
-    assert manifest_in('module attributes {"ttg.num-warps" = 4 : i32} {}') is None

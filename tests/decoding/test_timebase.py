@@ -139,10 +139,6 @@ def test_nothing_written_gives_no_clock_and_no_times(headers: npt.NDArray[np.voi
     assert base.to_ns(np.array([5, 6]), np.array([0, 9])).tolist() == [0, 0]
 
 
-def test_no_launches() -> None:
-    assert fit([]) == []
-
-
 def test_a_globaltimer_that_never_ticked_gives_no_clock() -> None:
     machine = Machine(ns_per_cycle=0.5, origins=(9,), epoch=1 << 50, step=1 << 20)
     (base,) = fit([readings(machine.headers(np.array([0]), np.array([10]), length=5))])

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import threading
 import weakref
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -154,17 +153,6 @@ def test_one_replay_in_so_many_is_collected(device: Device) -> None:
     for _ in range(7):
         graph.replay()
     assert device.recorded() == [(in_graph(0, n), 2) for n in (0, 3, 6)]
-
-
-def test_launches_from_other_threads_are_captured_too(device: Device) -> None:
-    graph = device.gpu.graph()  # type: ignore[attr-defined]
-    graph.capture_begin()
-    autograd = threading.Thread(target=device.launch, args=(6, graph))
-    autograd.start()
-    autograd.join()
-    graph.capture_end()
-    graph.replay()
-    assert device.recorded() == [(in_graph(0, 0), 6)]
 
 
 def test_a_graph_that_needs_more_than_its_memory_says_so(device: Device) -> None:

@@ -205,26 +205,6 @@ def test_a_worker_that_has_stopped_holds_up_no_end(
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-@pytest.mark.parametrize(
-    "program",
-    ["sys.exit(3)", r"sys.stdin.buffer.read1(); os.write(1, b'\"'); sys.exit(3)"],
-    ids=["as it begins", "as it builds"],
-)
-def test_a_worker_that_ends_leaves_its_kernel_bare(
-    tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch, program: str
-) -> None:
-    monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", program)
-    with session() as prof:
-        tuner.launch()
-        assert answer(aside[0]) == "the compiler ended with status 3"
-        tuner.launch()
-    assert (
-        "1 launch of triton_poi_aside by torch.compile ran bare: the compiler ended with status 3"
-        in prof.metadata["notes"]
-    )
-
-
-@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_a_worker_that_has_ended_is_replaced(
     tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,10 +71,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[profscope.Sessio
     return prof, results
 
 
-def test_the_bigger_kernel_is_first() -> None:
+def test_the_bigger_kernel_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(experimenting, "run", lambda bare, *_: tried.append(bare.name) or [])
     with session(evidence=["experiments", LONG]) as prof:
         program(4)
-    assert set(prof.experiments["kernel"]) == {"scattered_sum"}
+    assert tried == ["scattered_sum"]
     (missing,) = not_measured(prof)
     assert missing == "no experiments of a configuration that had too few launches (4 are needed): increased"
 
@@ -121,13 +122,9 @@ def test_a_finding_meets_its_experiment(recorded: Any) -> None:
     assert test["saved_pct"] > 5
 
 
-@pytest.mark.parametrize("format", ["json", "parquet", "spool"])
-def test_a_profile_that_was_saved_has_them(recorded: Any, format: str, tmp_path: Path) -> None:
+def test_a_spool_has_them(recorded: Any) -> None:
     prof, _ = recorded
-    path = prof.spool if format == "spool" else tmp_path / f"p.{format}"
-    if format != "spool":
-        prof.save(path)
-    assert profscope.load(path).experiments.equals(prof.experiments)
+    assert profscope.load(prof.spool).experiments.equals(prof.experiments)
 
 
 def test_a_budget_that_is_spent_is_a_reason() -> None:
@@ -193,13 +190,13 @@ def test_without_room_for_a_copy_there_are_none(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_kernel_whose_experiments_all_ran_out_of_time_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def spend(*_: Any) -> list[Result]:
-        time.sleep(1.1)
+        time.sleep(0.3)
         return [Result(Experiment("off", (), "", "store"), why_not=OUT_OF_TIME)]
 
     monkeypatch.setattr(experimenting, "run", spend)
-    with session(evidence=["experiments", "seconds:1"]) as prof:
+    with session(evidence=["experiments", "seconds:0.2"]) as prof:
         program(4)
-    assert not_measured(prof) == ["no experiments, since 1 s are spent: increased, scattered_sum"]
+    assert not_measured(prof) == ["no experiments, since 0.2 s are spent: increased, scattered_sum"]
 
 
 def test_an_experiment_that_fails_harms_no_launch(monkeypatch: pytest.MonkeyPatch) -> None:

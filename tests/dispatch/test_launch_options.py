@@ -11,7 +11,6 @@ from triton.compiler import compile
 
 import profscope
 from profscope.compat.programs import manifest_in
-from profscope.instrument_passes import LEVELS
 from profscope.options import Options
 from tests.kernels import matmul, matmul_tma
 from tests.kernels.aot import ast_source, gpu_target
@@ -31,10 +30,9 @@ def build(spec: Spec, target: str, **options: Any) -> Any:
     return compile(ast_source(spec), target=gpu_target(target), options=options)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_maxnreg_is_kept(level: str) -> None:
+def test_maxnreg_is_kept() -> None:
     bare = build(MATMUL, CUDA90, maxnreg=128)
-    with recording_builds(Options(instrument=level)):
+    with recording_builds(Options(instrument="heavy")):
         kernel = build(MATMUL, CUDA90, maxnreg=128)
     assert manifest_in(kernel.asm["ttgir"]) is not None
     for built in (bare, kernel):
@@ -59,20 +57,18 @@ def test_dependent_launches_are_built_with_their_waits(target: str) -> None:
 
 
 @pytest.mark.parametrize("options", LAUNCH, ids=str)
-@pytest.mark.parametrize("level", ["light", "heavy"])
-def test_launches_on_the_emulator(options: dict[str, Any], level: str) -> None:
+def test_launches_on_the_emulator(options: dict[str, Any]) -> None:
     x = torch.arange(512, dtype=torch.float32)
     middle, out = torch.zeros_like(x), torch.zeros_like(x)
-    with profscope.session(instrument=level, backend="emulator") as prof:
+    with profscope.session(instrument="heavy", backend="emulator") as prof:
         dependent_kernel[(4,)](x, middle, BLOCK=128, **options)
         kernel = dependent_kernel[(4,)](middle, out, BLOCK=128, **options)
     assert torch.equal(out, x + 2)
     assert {name: getattr(kernel.metadata, name) for name in options} == options
     assert prof.launches["ctas"].tolist() == [4, 4]
     assert validate(prof.profile.tables) == []
-    if level == "heavy":
-        waits = prof.df[prof.df["scope"] == "grid dependency wait"]
-        assert len(waits) == 2 * 4 * 4  # launches, CTAs, warps
+    waits = prof.df[prof.df["scope"] == "grid dependency wait"]
+    assert len(waits) == 2 * 4 * 4  # launches, CTAs, warps
 
 
 def test_cooperative_ctas_meet_on_the_emulator() -> None:
@@ -85,12 +81,11 @@ def test_cooperative_ctas_meet_on_the_emulator() -> None:
     assert (prof.df["kind"] == "kernel").sum() == 4 * 4  # CTAs, warps
 
 
-@pytest.mark.parametrize("level", quick(LEVELS, ("default",)))
-@pytest.mark.parametrize("target", [CUDA90, CUDA100])
-def test_scratch_of_the_kernel_itself_is_left_alone(target: str, level: str) -> None:
+@pytest.mark.parametrize("target", quick([CUDA90, CUDA100], (CUDA90,)))
+def test_scratch_of_the_kernel_itself_is_left_alone(target: str) -> None:
     """Descriptors that the kernel builds are in global scratch; records are not."""
     bare = build(TMA, target)
-    with recording_builds(Options(instrument=level)):
+    with recording_builds(Options()):
         kernel = build(TMA, target)
     manifest = manifest_in(kernel.asm["ttgir"])
     assert manifest is not None

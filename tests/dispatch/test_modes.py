@@ -21,7 +21,7 @@ from profscope.instrument_passes.toolchain import triton_version
 from profscope.options import Options
 from tests.kernels import add, softmax
 from tests.kernels.aot import gpu_target
-from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
+from tests.kernels.spec import CUDA90, CUDA100, Spec
 from tests.support.builds import recording_builds
 
 # ruff: noqa: N803
@@ -87,7 +87,7 @@ def sanitizer(kernel: Any) -> tuple[int, int]:
 
 
 # The softmax is pipelined, so it has copies for consan to watch; a Blackwell matmul takes it half a minute.
-CASES = [(ASSERTING, CUDA80), (ASSERTING, CUDA90), (softmax.specs()[0], CUDA100)]
+CASES = [(ASSERTING, CUDA90), (softmax.specs()[0], CUDA100)]
 
 
 @pytest.mark.parametrize("mode", KEPT, indirect=True)

@@ -5,7 +5,6 @@ CUPTI is made up (`tests/support/fake_gpu.py`); the kernels, and the binaries th
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import triton
 import triton.language as tl
 
 import profscope
-from profscope import emulator
 from profscope.dispatch import observing
 from profscope.options import Options
 from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
@@ -26,7 +24,6 @@ from tests.support.sessions import launch, parts_of_session, session
 from tests.support.validation import validate
 
 NAME = "add_kernel"
-X = torch.arange(40, dtype=torch.float32)
 PASSES = 3
 
 
@@ -134,26 +131,6 @@ def test_other_launches_are_recorded_and_timed_as_without(gpu: FakeHardware, ran
     assert prof.metadata["sampling"]["kernels"] == {NAME: {"launches": 11, "recorded": 5}}
 
 
-def test_the_sampler_and_the_counters_have_the_hardware_in_turn_and_rarely(gpu: FakeHardware) -> None:
-    """An enabled range profiler and an open sampler exclude each other, and changing them takes long."""
-    with session(evidence=True) as prof:
-        for _ in range(12 + PASSES):
-            for n in (2500, 2512):
-                launch(n)
-    assert observed(prof) == {"counts": 2, "samples": 6, "counters": 2 * PASSES}
-    assert [each for each in gpu.probe.said if each in ("open", "close")] == ["open", "close"]
-    assert gpu.cupti.said.count("RangeProfilerEnable") == 1
-
-
-def test_a_configuration_that_is_not_launched_again_holds_up_no_other(gpu: FakeHardware) -> None:
-    with session(evidence=True) as prof:
-        launch(2512)
-        launch(2512)  # counted; it wants samples from now on
-        for _ in range(100):
-            launch(2500)
-    assert observed(prof) == {"counts": 2, "samples": 3, "counters": PASSES}
-
-
 def test_launches_of_one_grid_are_observed_and_the_others_recorded(gpu: FakeHardware) -> None:
     with session(evidence=["counters"]) as prof:
         for _ in range(8):
@@ -164,35 +141,6 @@ def test_launches_of_one_grid_are_observed_and_the_others_recorded(gpu: FakeHard
     assert prof.metadata["evidence"]["not_measured"] == []
 
 
-def test_of_the_tensors_of_observed_launches_the_largest_sizes_are_kept(gpu: FakeHardware) -> None:
-    with session(evidence=["counters"]) as prof:
-        for n in (2500, 2501, 2506, 2503, 2502):
-            launch(n)
-    assert observed(prof) == {"counters": PASSES}
-    (sizes,) = (set(each["bytes"].values()) for each in prof.metadata["evidence"]["tensors"])
-    assert sizes == {4 * 2506}
-
-
-def test_tensors_of_which_nothing_is_known_are_launched_all_the_same(gpu: FakeHardware) -> None:
-    class Foreign:
-        """As another library's: its stride is no function."""
-
-        shape, stride, element_size, dtype = (40,), (1,), 4, X.dtype
-
-        def data_ptr(self) -> int:
-            return int(X.data_ptr())
-
-    out = torch.empty(50)
-    with session(evidence=["counts"]) as prof:
-        for _ in range(3):
-            out.zero_()
-            add_kernel[(1,)](Foreign(), X, out, 40, BLOCK=1024)
-    assert torch.equal(out[:40], 2 * X)
-    assert observed(prof) == {"counts": 1}
-    (entry,) = prof.metadata["evidence"]["tensors"]
-    assert entry["bytes"] == {"y_ptr": 160, "out_ptr": 200}
-
-
 def test_integers_that_change_between_passes_are_noted(gpu: FakeHardware) -> None:
     with session(evidence=["counters"]) as prof:
         for n in (2500, 2501, 2502, 2503, 2505):
@@ -200,28 +148,6 @@ def test_integers_that_change_between_passes_are_noted(gpu: FakeHardware) -> Non
     assert observed(prof) == {"counters": PASSES}
     (note,) = prof.metadata["evidence"]["not_measured"]
     assert note.startswith(f"{NAME}: integer arguments changed")
-
-
-def test_a_held_binary_and_threads_lose_no_launch(gpu: FakeHardware) -> None:
-    out = torch.zeros_like(X)
-    with emulator.activate():
-        bare = add_kernel.warmup(X, X, out, 40, BLOCK=1024, grid=(1,))
-    ready = threading.Barrier(4)
-
-    def work() -> None:
-        ready.wait()
-        for _ in range(5):
-            bare[(1, 1, 1)](X, X, out, 40, 1024)
-
-    with session(evidence=True) as prof:
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert torch.equal(out, 2 * X)
-    assert len(prof.launches) + sum(observed(prof).values()) == 20
-    assert observed(prof)["counts"] == 1
 
 
 def test_too_few_launches_are_said(gpu: FakeHardware) -> None:
@@ -318,14 +244,6 @@ def test_a_pause_gives_the_hardware_back_and_ends_nothing(gpu: FakeHardware) -> 
     assert observed(prof) == {"counts": 1, "samples": 3, "counters": PASSES}
 
 
-def test_the_seconds_are_bounded(gpu: FakeHardware) -> None:
-    with session(evidence={"seconds": 1e-9}) as prof:
-        for _ in range(5):
-            launch()
-    assert sum(observed(prof).values()) == 1
-    assert prof.metadata["evidence"]["not_measured"] == ["evidence is incomplete: its 1e-09 s are spent"]
-
-
 def test_proton_behind_which_nothing_can_sample(gpu: FakeHardware, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observing, "proton_has_sampled", lambda: "Proton's pcsampling has been on")
     with session(evidence=True) as prof:
@@ -333,18 +251,6 @@ def test_proton_behind_which_nothing_can_sample(gpu: FakeHardware, monkeypatch: 
             launch()
     assert observed(prof) == {"counts": 1, "counters": PASSES}
     assert prof.metadata["evidence"]["not_measured"] == ["no samples: Proton's pcsampling has been on"]
-
-
-def test_everything_comes_back_when_the_body_raises(gpu: FakeHardware) -> None:
-    def body() -> None:
-        with session(evidence=True):
-            launch()
-            launch()
-            raise KeyError("the user's own")
-
-    with pytest.raises(KeyError, match="the user's own"):
-        body()
-    assert gpu.closed
 
 
 def test_what_is_spooled_comes_back(gpu: FakeHardware, tmp_path: Path) -> None:

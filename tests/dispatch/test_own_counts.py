@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -267,17 +268,13 @@ def test_of_several_threads_one_counts(gpu: FakeHardware) -> None:
     ready = threading.Barrier(4)
     sums: list[torch.Tensor] = []
 
-    def work() -> None:
+    def work(number: int) -> None:
         ready.wait()
         sums.extend(launch_add(N) for _ in range(5))
 
-    with session(evidence=["records"]) as prof:
+    with session(evidence=["records"]) as prof, ThreadPoolExecutor(4) as pool:
         add()
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        list(pool.map(work, range(4)))
     assert all(torch.equal(each, sums[0]) for each in sums)
     assert observed(prof) == {"records": 1}
     assert len(prof.launches) == 20

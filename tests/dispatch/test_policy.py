@@ -1,6 +1,6 @@
 """Roles of launches: a pure function of the launch's number."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -71,17 +71,14 @@ def test_a_number_taken_in_a_pause_does_not_end_it() -> None:
 def test_threads_that_draw_at_once_have_a_number_each(every: int) -> None:
     numbers, recorded = LaunchNumbers(Policy(every=every)), []
 
-    def launch() -> None:
+    def launch(thread: int) -> None:
         for _ in range(1000):
             drawn = numbers.draw()
             if not drawn:
                 recorded.append(numbers.take() if drawn is None else drawn)
 
-    threads = [threading.Thread(target=launch) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(launch, range(4)))
     assert numbers.launches == 4000
     assert 0 <= len(recorded) - 4000 // every <= 3  # those that asked for a number at once
 

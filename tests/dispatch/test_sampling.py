@@ -10,7 +10,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton import knobs
 from triton.runtime._async_compile import AsyncCompileMode
 from triton.runtime.jit import JITFunction
 
@@ -83,31 +82,6 @@ def test_a_function_that_names_its_binaries_is_counted_by_their_names() -> None:
             named_kernel[(1,)](torch.empty(64), BLOCK=block)
     assert sorted(prof.launches["kernel"]) == ["named_32", "named_64"]
     assert counts(prof) == {"named_32": (2, 1), "named_64": (3, 1)}
-
-
-def test_a_compile_hook_may_launch_while_a_kernel_is_compiled(ran: list[str]) -> None:
-    @triton.jit
-    def inner_kernel(out_ptr):
-        tl.store(out_ptr, 2.0)
-
-    def hook(**about: Any) -> None:
-        if about["fn"].jit_function is outer_kernel:
-            for _ in range(2):
-                inner_kernel[(1,)](torch.empty(1))
-
-    @triton.jit
-    def outer_kernel(out_ptr):
-        tl.store(out_ptr, 3.0)
-
-    knobs.runtime.jit_post_compile_hook = hook
-    try:
-        with session(every=4) as prof:
-            outer_kernel[(1,)](torch.empty(1))
-            outer_kernel[(1,)](torch.empty(1))
-    finally:
-        knobs.runtime.jit_post_compile_hook = None
-    assert ran == ["recorded", "bare", "recorded", "bare"]
-    assert counts(prof) == {"inner_kernel": (2, 1), "outer_kernel": (2, 1)}
 
 
 def test_a_launch_that_fails_before_it_is_one_has_no_turn(ran: list[str]) -> None:

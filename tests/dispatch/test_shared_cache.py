@@ -6,7 +6,8 @@ import importlib.util
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -56,43 +57,21 @@ def launch(kernel: Any) -> None:
     assert torch.equal(out, X * 2)
 
 
-def at_once(work: Callable[[int], None], count: int) -> list[BaseException]:
-    """What went wrong in threads that all begin together."""
-    ready, wrong = threading.Barrier(count), []
-
-    def run(index: int) -> None:
-        ready.wait()
-        try:
-            work(index)
-        except BaseException as error:  # noqa: BLE001  the test says what it was
-            wrong.append(error)
-
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return wrong
-
-
 def test_copies_that_are_compiled_at_once_do_not_mix(copies: list[Any]) -> None:
+    ready = threading.Barrier(THREADS)
+
+    def work(index: int) -> None:
+        ready.wait()
+        launch(copies[index % 2])
+
     for _ in range(2):  # compiled, and found in the cache
-        with session(instrument="light") as prof:
-            assert at_once(lambda index: launch(copies[index % 2]), THREADS) == []
+        with session(instrument="light") as prof, ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(work, range(THREADS)))
         assert len(prof.launches) == THREADS
         assert set(prof.df["file"]) == {kernel.fn.__code__.co_filename for kernel in copies}
         assert validate(prof.profile.tables) == []
         for kernel in copies:
             kernel.device_caches.clear()
-
-
-def test_spans_name_the_file_that_was_launched(copies: list[Any]) -> None:
-    """Though their texts are the same, and Triton's keys know no files."""
-    for kernel in copies:
-        with session(instrument="light") as prof:
-            launch(kernel)
-        assert set(prof.df["file"]) == {kernel.fn.__code__.co_filename}
-        assert prof.metadata["notes"] == []
 
 
 def mix(cache: Path) -> None:

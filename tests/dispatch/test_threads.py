@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -23,27 +23,21 @@ def fresh_kernel(out_ptr, VALUE: tl.constexpr):
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-@pytest.mark.parametrize("number", quick(range(12), range(4)))
+@pytest.mark.parametrize("number", quick(range(12), range(1, 3)))
 def test_a_thread_compiles_while_a_session_ends(number: int) -> None:
     """The program's own launch must never fail, whatever moment the session ends at."""
-    failed: list[BaseException] = []
 
     def work() -> None:
-        try:
-            for value in range(2):
-                out = torch.empty(32)
-                fresh_kernel[(1,)](out, VALUE=100 * number + value)
-                assert (out == 100 * number + value).all()
-        except BaseException as error:  # noqa: BLE001  the test says what it was
-            failed.append(error)
+        for value in range(2):
+            out = torch.empty(32)
+            fresh_kernel[(1,)](out, VALUE=100 * number + value)
+            assert (out == 100 * number + value).all()
 
-    thread = threading.Thread(target=work)
-    with emulator.activate():  # the device outlives the session
+    with emulator.activate(), ThreadPoolExecutor(1) as pool:  # the device outlives the session
         with session():
-            thread.start()
+            launched = pool.submit(work)
             time.sleep(0.03 * number)
-        thread.join()
-    assert failed == []
+        launched.result()
 
 
 @triton.jit
@@ -62,12 +56,8 @@ def test_launches_of_two_configurations_with_equal_code_are_not_mixed_up() -> No
         for _ in range(150):
             sum_kernel[(1,)](x, torch.empty(1), n, BLOCK=32)
 
-    with session(instrument="light") as prof:
-        threads = [threading.Thread(target=work, args=(n,)) for n in (100, 400)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with session(instrument="light") as prof, ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, (100, 400)))
     assert sorted(prof.launches.groupby("variant").size()) == [150, 150]
     loops = prof.df[prof.df["kind"] == "loop"].merge(prof.launches[["launch", "variant"]], on="launch")
     cycles = loops.groupby("variant")["duration_cycles"].agg(["min", "max"])

@@ -96,17 +96,9 @@ def test_every_block_of_a_page_is_found() -> None:
     ]
 
 
-def test_a_page_that_writes_a_file_twice_runs_the_second(tmp_path: Path) -> None:
-    page = "".join(
-        f'```python title="twice.py"\nx = {x}\n```\n```pycon\n>>> from twice import x; x\n{x}\n```\n'
-        for x in (1, 2)
-    )
-    assert [output for _, output in taken(page, tmp_path)] == ["1\n", "2\n"]
-
-
 WORDS = {  # at most: of the pages for users, for those who change profscope, and the figures
     "use": (
-        "start find-and-fix source-view verdict views options scopes diff programs ranks hardware "
+        "start find-and-fix source-view verdict views options scopes hangs diff programs ranks hardware "
         "for-line troubleshooting glossary support other-tools",
         14_000,
     ),

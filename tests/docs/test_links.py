@@ -167,14 +167,6 @@ def test_the_reference_has_all_that_is_public(reference: ModuleType) -> None:
         assert f"**`{name}`**" in pages or name == "pipeline"
 
 
-def test_the_reference_has_what_profiles_have_besides_questions(reference: ModuleType) -> None:
-    page = reference.profile()
-    for name in ("save", "show", "verdict", "plot", "plot.timeline"):
-        assert f"### prof.{name}\n" in page
-    assert "`start_cycle` int64" in page
-    assert "### scope.begin" not in reference.recording()
-
-
 def test_the_reference_reads_as_docstrings_do(reference: ModuleType) -> None:
     assert reference.prose("a, b: one.\nc: two,\nthat is: three.\nRaises X.") == (
         "\n- **a, b**: one.\n- **c**: two,\n  that is: three.\n\nRaises X."

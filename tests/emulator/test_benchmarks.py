@@ -1,6 +1,5 @@
 """Benchmarks and tuners on the emulator: they measure emulated time, the same on every machine."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -73,26 +72,6 @@ def test_autotuning_picks_what_is_faster_in_emulated_time(
         assert measured[0] == pytest.approx(times[config.kwargs["BLOCK"]])
 
 
-def test_what_is_measured_does_not_depend_on_earlier_launches() -> None:
-    """Nor what is chosen: the first of those that take the same cycles."""
-
-    def measured(earlier: int) -> tuple[list[float], int]:
-        pairs = ((64, 1), (32, 1), (128, 4))
-        configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in pairs]
-        tuned = triton.autotune(configs, key=["n"])(add_kernel)
-        with profscope.emulator.activate():
-            for _ in range(earlier):
-                launch(1024, 4, torch.zeros(4096))
-            tuned[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](X, X, torch.zeros(4096), 4096)
-            times = [times[0] for times in tuned.configs_timings.values()]
-            return times, tuned.best_config.kwargs["BLOCK"]
-
-    times, chosen = measured(0)
-    assert times[1] == times[2] < times[0]
-    assert chosen == 32
-    assert measured(3) == (times, chosen)
-
-
 def test_a_launch_takes_the_same_cycles_in_a_profile_whatever_ran_before() -> None:
     def spans(earlier: int) -> Any:
         with profscope.session(backend="emulator") as prof:
@@ -106,23 +85,6 @@ def test_a_launch_takes_the_same_cycles_in_a_profile_whatever_ran_before() -> No
     alone = spans(0)
     assert len(alone[0]) == 64
     assert spans(3) == alone
-
-
-def test_a_session_that_opens_within_a_benchmark(emulator: EmulatorDriver) -> None:
-    """As `profscope run` opens one at a program's first launch: events are of the same time."""
-    out = torch.zeros(4096)
-    with contextlib.ExitStack() as stack:
-
-        def call() -> None:
-            if not opened:
-                opened.append(stack.enter_context(profscope.session(backend="emulator")))
-            launch(512, 4, out)
-
-        opened: list[profscope.Session] = []
-        measured = triton.testing.do_bench(call, warmup=1, rep=1, return_mode="all")
-        assert driver.active is emulator
-    assert min(measured) > 0
-    assert opened[0].metadata["device"]["sm_count"] == emulator.device.model.sm_count
 
 
 def test_events_that_have_no_time_say_so(emulator: EmulatorDriver) -> None:

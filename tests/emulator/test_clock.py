@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 
 from profscope.emulator import activate
 from profscope.emulator.costs import BARRIER_CYCLES, COSTS, CTA_LAUNCH_CYCLES, Cost
 from profscope.emulator.device import FIRST_CYCLE, FIRST_NS, SM_SKEW_CYCLES, Device, Model
 from profscope.errors import OptionError
-from tests.kernels.matmul import matmul_kernel
 from tests.support.ptx_kernel import run
 
 STORE_CLOCKS = """
@@ -41,10 +39,6 @@ def test_a_load_costs_its_latency_only_where_its_value_is_used() -> None:
     assert (used == read + latency + COSTS[Cost.ALU].issue).all()
     twice = elapsed(load + "ld.global.b32 %r3, [%out+8]; add.s32 %r2, %r1, %r3;")
     assert (twice == used + issue).all()
-
-
-def test_empty_interval_is_one_clock_read() -> None:
-    assert (elapsed("") == COSTS[Cost.MOVE].issue).all()
 
 
 def test_barrier_lets_all_warps_go_at_once() -> None:
@@ -174,35 +168,6 @@ def test_waiting_for_copies_takes_what_is_left_of_their_flight() -> None:
     assert elapsed(copy + work + "cp.async.wait_group 0;")[0, 0] == pytest.approx(at_once, abs=4)
     assert elapsed(copy + copy + "cp.async.wait_group 2;")[0, 0] < 60
     assert elapsed(copy + copy + "cp.async.wait_group 1;")[0, 0] == pytest.approx(at_once, abs=20)
-
-
-def matmul_cycles(stages: int) -> int:
-    with activate(sm_count=4) as driver:
-        a, b = torch.randn(64, 512).half(), torch.randn(512, 64).half()
-        c = torch.zeros(64, 64).half()
-        matmul_kernel[(1,)](
-            a,
-            b,
-            c,
-            64,
-            64,
-            512,
-            512,
-            64,
-            64,
-            BLOCK_M=64,
-            BLOCK_N=64,
-            BLOCK_K=32,
-            GROUP_M=1,
-            num_stages=stages,
-        )
-        return driver.device.cycles
-
-
-def test_same_program_same_cycles_and_pipelining_pays() -> None:
-    pipelined = matmul_cycles(3)
-    assert pipelined == matmul_cycles(3)
-    assert pipelined < matmul_cycles(1)
 
 
 def test_fresh_devices_start_at_the_same_time_and_time_goes_on() -> None:

@@ -38,11 +38,6 @@ def test_scattered_accesses_cost_their_sectors(text: str) -> None:
     assert scattered - coalesced == warps * (32 - 4) // SECTORS_PER_CYCLE
 
 
-def test_one_scattered_store_of_a_lone_warp() -> None:
-    more = [cycles(access("st.global.b32 [%q1], %r1", stride)) for stride in (4, 64)]
-    assert more[1] - more[0] == 32 // SECTORS_PER_CYCLE - COSTS[Cost.STORE].issue
-
-
 @pytest.mark.parametrize("text", ["ld.shared.b32 %r4, [%r2]", "st.shared.b32 [%r2], %r1"])
 def test_a_column_of_shared_memory_costs_its_wavefronts(text: str) -> None:
     """128 bytes apart, all lanes want one bank; of a padded row, none does."""
@@ -87,10 +82,6 @@ def test_ctas_of_one_sm_share_its_issue_slots() -> None:
     assert one < two < four
     assert two - one == pytest.approx(200 * 4, abs=40)
     assert cycles(BUSY, threads=512, ctas=2, sms=2) == one
-
-
-def test_few_warps_have_a_partition_each() -> None:
-    assert cycles(BUSY, threads=32, sms=1) == cycles(BUSY, threads=128, sms=1)
 
 
 def test_other_warps_fill_the_wait_for_a_load() -> None:

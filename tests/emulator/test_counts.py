@@ -75,22 +75,6 @@ def test_wavefronts_of_a_warp(stride: int, access: str, wavefronts: int, fewest:
     assert found["sectors"] == found["local_sectors"] == 0
 
 
-def test_a_swizzled_column_has_no_conflict() -> None:
-    body = (
-        LANE
-        + """
-  mov.b32 %r3, memory;
-  shl.b32 %r4, %r1, 7;
-  xor.b32 %r5, %r1, 9;  // column 9 of row r is at r ^ 9
-  shl.b32 %r5, %r5, 2;
-  add.u32 %r2, %r3, %r4;
-  add.u32 %r2, %r2, %r5;
-  ld.shared.b32 %r6, [%r2];"""
-    )
-    (found,) = counts(body)["ld.shared.b32"]
-    assert (found["wavefronts"], found["wavefronts_ideal"]) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("access", "wavefronts"), [("b32 %r6", 8), ("b64 %q2", 16), ("v4.b32 {%r6, %r7, %r8, %r9}", 32)]
 )
@@ -110,14 +94,6 @@ def test_only_active_lanes_take_sectors() -> None:
     nobody = body.replace("%r1, 9", "%r1, 0")
     (found,) = counts(nobody)["ld.global.b32"]
     assert (found["executed"], found["threads"], found["sectors"]) == (1, 0, 0)
-
-
-def test_other_ctas_with_other_lanes_are_told_apart() -> None:
-    """CTA c has c + 1 active lanes, 32 bytes apart."""
-    body = AT.format(stride=32) + "setp.le.u32 %p1, %r1, %cta;\n@%p1 ld.global.b32 %r2, [%q1];"
-    (found,) = counts(body, ctas=5)["ld.global.b32"]
-    assert found["threads"] == found["sectors"] == 1 + 2 + 3 + 4 + 5
-    assert found["sectors_ideal"] == 5
 
 
 def test_a_copy_of_nothing_reads_no_sector() -> None:

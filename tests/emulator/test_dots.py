@@ -9,7 +9,6 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from tests.kernels.backward import attention_backward_kernel, layer_norm_backward_kernel
 from tests.kernels.dot import dot_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.support.quick import quick
@@ -71,73 +70,21 @@ def test_lanes_that_part_in_a_loop_meet_at_its_products() -> None:
     torch.testing.assert_close(out, (squashed.float() @ y.float()).sum(0), rtol=1e-2, atol=1e-2)
 
 
+def check_matmul(m: int, n: int, k: int, tile: int, **options: int) -> None:
+    a, b = torch.randn(m, k).half(), torch.randn(k, n).half()
+    c = torch.zeros(m, n).half()
+    grid = (triton.cdiv(m, tile) * triton.cdiv(n, tile),)
+    blocks = {"BLOCK_M": tile, "BLOCK_N": tile, "BLOCK_K": 32, "GROUP_M": 2}
+    matmul_kernel[grid](a, b, c, m, n, k, k, n, n, **blocks, **options)
+    torch.testing.assert_close(c, (a.float() @ b.float()).half(), rtol=1e-3, atol=1e-2)
+
+
 @pytest.mark.parametrize(
     ("warps", "stages"), quick(itertools.product((1, 2, 4, 8), (1, 3)), {(1, 3), (8, 3)})
 )
 def test_matmul(warps: int, stages: int) -> None:
-    m, n, k = 128, 96, 160
-    a, b = torch.randn(m, k).half(), torch.randn(k, n).half()
-    c = torch.zeros(m, n).half()
-    matmul_kernel[(2 * 2,)](
-        a,
-        b,
-        c,
-        m,
-        n,
-        k,
-        k,
-        n,
-        n,
-        BLOCK_M=64,
-        BLOCK_N=64,
-        BLOCK_K=32,
-        GROUP_M=2,
-        num_warps=warps,
-        num_stages=stages,
-    )
-    torch.testing.assert_close(c, (a.float() @ b.float()).half(), rtol=1e-3, atol=1e-2)
+    check_matmul(128, 96, 160, 64, num_warps=warps, num_stages=stages)
 
 
 def test_matmul_of_odd_sizes() -> None:
-    m, n, k = 70, 45, 100
-    a, b = torch.randn(m, k).half(), torch.randn(k, n).half()
-    c = torch.zeros(m, n).half()
-    matmul_kernel[(3 * 2,)](a, b, c, m, n, k, k, n, n, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP_M=2)
-    torch.testing.assert_close(c, (a.float() @ b.float()).half(), rtol=1e-3, atol=1e-2)
-
-
-def test_attention_backward() -> None:
-    heads, length, width = 2, 128, 32
-    scale = width**-0.5
-    q, k, v = (torch.randn(heads, length, width).half() for _ in range(3))
-    leaves = [t.float().requires_grad_() for t in (q, k, v)]
-    scores = leaves[0] @ leaves[1].transpose(1, 2) * scale
-    out = scores.softmax(-1) @ leaves[2]
-    do = torch.randn_like(out).half()
-    out.backward(do.float())
-    lse = (scores.detach() * math.log2(math.e)).mul(math.log(2)).logsumexp(-1) / math.log(2)
-    delta = (do.float() * out.detach()).sum(-1)
-    dq = torch.zeros(heads, length, width)
-    dk, dv = torch.zeros_like(dq), torch.zeros_like(dq)
-    attention_backward_kernel[(length // 32, heads)](
-        q, k, v, do, lse, delta, dq, dk, dv, length, scale, BLOCK=32, HEAD=width
-    )
-    for got, leaf in zip((dq, dk, dv), leaves, strict=True):
-        assert leaf.grad is not None
-        torch.testing.assert_close(got, leaf.grad, rtol=2e-2, atol=5e-3)
-
-
-def test_layer_norm_backward() -> None:
-    rows, cols = 6, 700
-    x = torch.randn(rows, cols).half()
-    w, b = torch.randn(cols), torch.randn(cols)
-    leaves = [x.float().requires_grad_(), w.clone().requires_grad_(), b.clone().requires_grad_()]
-    expected = torch.nn.functional.layer_norm(leaves[0], (cols,), leaves[1], leaves[2])
-    mean, rstd = x.float().mean(1), (x.float().var(1, correction=0) + 1e-5).rsqrt()
-    dy = torch.randn(rows, cols)
-    expected.backward(dy)
-    dx, dw, db = torch.zeros(rows, cols), torch.zeros(cols), torch.zeros(cols)
-    layer_norm_backward_kernel[(rows,)](x, dy, w, mean, rstd, dx, dw, db, cols, BLOCK=1024)
-    for got, leaf in zip((dx, dw, db), leaves, strict=True):
-        assert leaf.grad is not None
-        torch.testing.assert_close(got, leaf.grad, rtol=1e-3, atol=1e-4)
+    check_matmul(70, 45, 100, 32)

@@ -40,7 +40,9 @@ def inputs(name: str, dtype: torch.dtype) -> torch.Tensor:
     return x.abs() + 0.01 if name in POSITIVE else x
 
 
-@pytest.mark.parametrize("name", MATH)
+@pytest.mark.parametrize(
+    "name", quick(MATH, ("exp2", "log", "sin", "sqrt_rn", "erf", "floor", "fma", "sigmoid"))
+)
 def test_math(name: str) -> None:
     x = inputs(name, torch.float32)
     out = torch.full_like(x, float("nan"))
@@ -48,7 +50,7 @@ def test_math(name: str) -> None:
     torch.testing.assert_close(out, MATH[name](x.double()).float(), rtol=2e-6, atol=2e-7)
 
 
-@pytest.mark.parametrize("name", ["exp", "log", "sqrt", "floor", "fma", "abs", "erf"])
+@pytest.mark.parametrize("name", ["exp", "sqrt", "floor", "fma", "abs"])
 def test_math_in_float64(name: str) -> None:
     x = inputs(name, torch.float64)
     out = torch.empty_like(x)
@@ -56,7 +58,7 @@ def test_math_in_float64(name: str) -> None:
     torch.testing.assert_close(out, MATH[name](x), rtol=1e-14, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", quick(LIBDEVICE, ("pow", "tan", "tanh", "erf", "log1p")))
+@pytest.mark.parametrize("name", quick(LIBDEVICE, ("pow", "tan", "erf")))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_libdevice(name: str, dtype: torch.dtype) -> None:
     x = inputs(name, dtype)
@@ -90,9 +92,7 @@ FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
 
 
-@pytest.mark.parametrize(
-    "source", quick(FLOATS + INTEGERS, [torch.bfloat16, torch.float64, torch.int8, torch.int64]), ids=str
-)
+@pytest.mark.parametrize("source", quick(FLOATS + INTEGERS, [torch.bfloat16, torch.int8]), ids=str)
 def test_casts(source: torch.dtype) -> None:
     for target in FLOATS + INTEGERS:
         scale = 100 if source in FLOATS else 1

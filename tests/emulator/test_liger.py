@@ -47,17 +47,6 @@ CASES: dict[str, tuple[Pair, tuple[tuple[int, ...], ...]]] = {
         lambda ops: (rms_norm(ops), lambda x, w: functional.rms_norm(x, (COLS,), w, 1e-6)),
         ((ROWS, COLS), (COLS,)),
     ),
-    "layer_norm": (
-        lambda ops: (
-            lambda x, w, b: ops.LigerLayerNormFunction.apply(x, w, b, 1e-6),
-            lambda x, w, b: functional.layer_norm(x, (COLS,), w, b, 1e-6),
-        ),
-        ((ROWS, COLS), (COLS,), (COLS,)),
-    ),
-    "swiglu": (
-        lambda ops: (ops.LigerSiLUMulFunction.apply, lambda a, b: functional.silu(a) * b),
-        ((ROWS, COLS), (ROWS, COLS)),
-    ),
     "geglu": (
         lambda ops: (
             ops.LigerGELUMulFunction.apply,
@@ -65,7 +54,6 @@ CASES: dict[str, tuple[Pair, tuple[tuple[int, ...], ...]]] = {
         ),
         ((ROWS, COLS), (ROWS, COLS)),
     ),
-    "softmax": (lambda ops: (ops.LigerSoftmaxFunction.apply, lambda x: x.softmax(-1)), ((ROWS, COLS),)),
     # Several blocks, as for a large vocabulary.
     "softmax of 5000": (
         lambda ops: (ops.LigerSoftmaxFunction.apply, lambda x: x.softmax(-1)),

@@ -17,21 +17,6 @@ def result(body: str, threads: int = 64, ctas: int = 3, **options: object) -> np
     return out
 
 
-def test_both_sides_of_a_branch() -> None:
-    got = result("""
-  and.b32 %r1, %t, 1;
-  setp.eq.s32 %p1, %r1, 0;
-  mov.b32 %r9, 7;
-  @%p1 bra $even;
-  add.s32 %r9, %r9, 100;
-  bra.uni $end;
-$even:
-  add.s32 %r9, %r9, 200;
-$end:
-  add.s32 %r9, %r9, %t;""")
-    assert got.tolist() == [207 + t if t % 2 == 0 else 107 + t for t in range(192)]
-
-
 def test_a_product_needs_all_lanes_of_a_warp() -> None:
     with pytest.raises(EmulatorError, match=r"a lane does not come .* warp 0 lane 20: mma"):
         result("""
@@ -131,20 +116,6 @@ def test_local_memory_is_each_threads_own() -> None:
     assert got.tolist() == list(range(192))
 
 
-def test_constants_of_the_module() -> None:
-    got = result(
-        """
-  mov.u32 %r1, %laneid;
-  and.b32 %r1, %r1, 3;
-  mul.wide.u32 %q1, %r1, 4;
-  mov.b64 %q2, table;
-  add.s64 %q3, %q1, %q2;
-  ld.global.b32 %r9, [%q3];""",
-        declarations=".global .align 4 .u32 table[4] = {10, 20, 30, 40};",
-    )
-    assert got[:5].tolist() == [10, 20, 30, 40, 10]
-
-
 def test_ctas_of_many_lengths_split_off() -> None:
     """CTA k loops k times; the results must be those of each CTA alone."""
     got = result(
@@ -174,12 +145,3 @@ def test_endless_loop_ends_with_an_error() -> None:
 def test_trap() -> None:
     with pytest.raises(EmulatorError, match=r"kernel executed a trap, in CTA \(2, 0, 0\) warp 0 lane 0"):
         result("setp.lt.u32 %p1, %cta, 2; mov.b32 %r9, 0; @%p1 bra $ok; trap;\n$ok:")
-
-
-def test_inline_assembly_scopes_hide_names() -> None:
-    got = result("""
-  mov.b32 %r1, 3;
-  { .reg .b32 x; .reg .pred p; mov.b32 x, %r1; setp.eq.s32 p, x, 3; @p add.s32 x, x, 1; mov.b32 %r2, x; }
-  { .reg .b32 x; .reg .pred p; setp.ne.s32 p, %r1, 3;
-    mov.b32 x, 40; @p mov.b32 x, 0; add.s32 %r9, x, %r2; }""")
-    assert set(got.tolist()) == {44}

@@ -1,6 +1,6 @@
 """CTAs that wait for each other or take turns do so in the order of their clocks."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
-from profscope.emulator.device import FIRST_CYCLE, SM_SKEW_CYCLES, Device, Model
+from profscope.emulator.device import Device, Model
 from profscope.emulator.driver import EmulatorDriver
 from profscope.emulator.machine.timeline import Timeline
 from profscope.emulator.ptx_parser import parse
 from profscope.emulator.translation.flow import build
 from tests.kernels.add import add_kernel
-from tests.kernels.atomics import atomic_kernel, lock_kernel
+from tests.kernels.atomics import lock_kernel
 from tests.support.examples import examples
 from tests.support.ptx_kernel import assemble, run
 
@@ -49,10 +49,6 @@ def takers(work: list[int], ctas: int = 4) -> list[int]:
     return torch.bincount(taker, minlength=ctas).tolist()
 
 
-def test_equal_tiles_are_shared_equally() -> None:
-    assert takers([10] * 16) == [4, 4, 4, 4]
-
-
 def test_tiles_stay_shared_equally_when_one_took_longer() -> None:
     """The CTA that fell behind runs in a batch of its own from then on."""
     assert takers([22] + [10] * 16) == [4, 5, 4, 4]
@@ -70,15 +66,6 @@ CLOCK = """
   shl.b64 %q29, %q29, 32;
   sub.s64 {into}, %q30, %q29;
 """  # without the skew of the SM; -1000003 is read as unsigned, 2^32 more than it is
-
-
-def test_the_skew_is_taken_out() -> None:
-    assert SM_SKEW_CYCLES == 1_000_003
-    clocks = np.zeros((8, 32), np.int64)
-    body = CLOCK.format(into="%q1") + "mad.wide.u32 %q31, %t, 8, %out; st.global.b64 [%q31], %q1;"
-    run(body, clocks, ctas=8, device=Device(Model(sm_count=8)))
-    assert 0 < clocks[0, 0] - FIRST_CYCLE < 1000
-    assert (clocks == clocks[0, 0]).all()
 
 
 # Warp 0 of each CTA takes a ticket `rounds` times, each time after a delay of its own.
@@ -124,32 +111,6 @@ def test_tickets_are_in_the_order_of_clocks(data: st.DataObject) -> None:
     assert sorted(tickets) == list(range(3 * ctas))
     assert (np.diff(clocks[np.argsort(tickets)]) >= 0).all()
     assert device.notes({}) == []
-
-
-@triton.jit
-def timed_lock_kernel(lock_ptr, total_ptr, times_ptr):
-    pid = tl.program_id(0)
-    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
-        pass
-    taken = tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l", [], tl.int64, False, 1)
-    tl.store(total_ptr, tl.load(total_ptr) + pid)
-    tl.debug_barrier()
-    given = tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l", [], tl.int64, False, 1)
-    tl.atomic_xchg(lock_ptr, 0)
-    sm = tl.inline_asm_elementwise("mov.u32 $0, %smid;", "=r", [], tl.int32, True, 1)
-    tl.store(times_ptr + 2 * pid, taken - sm.to(tl.int64) * 1000003)
-    tl.store(times_ptr + 2 * pid + 1, given - sm.to(tl.int64) * 1000003)
-
-
-def test_one_cta_holds_a_lock_at_a_time() -> None:
-    """In emulated time; 40 CTAs, of which 16 run at a time."""
-    lock, total = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
-    times = torch.zeros(40, 2, dtype=torch.int64)
-    timed_lock_kernel[(40,)](lock, total, times, num_warps=16)
-    assert int(total) == sum(range(40))
-    times = times[times[:, 0].argsort()]
-    assert (times[:, 1] > times[:, 0]).all()
-    assert (times[1:, 0] > times[:-1, 1]).all()
 
 
 # A lock that one thread of each CTA takes, and holds for some 4,000 cycles.
@@ -221,16 +182,6 @@ def test_who_waits_for_a_flag_goes_on_after_it_was_set(load: str) -> None:
     setter, waiters = out[0, 0], out[1:, 0]
     assert (waiters > setter).all()
     assert (waiters < setter + 1000).all()  # and not long after
-
-
-def test_what_only_adds_up_needs_no_order() -> None:
-    """A histogram stays one batch: nobody can tell in which order its CTAs came."""
-    index = torch.zeros(512, dtype=torch.int32)
-    for operation, ordered in (("add", False), ("max", False), ("xchg", True)):
-        kernel = atomic_kernel[(2,)](
-            index + 1, index, torch.zeros(1, dtype=torch.int32), 512, OP=operation, BLOCK=256
-        )
-        assert build(parse(kernel.asm["ptx"]), "atomic_kernel").is_ordered == ordered
 
 
 @pytest.mark.parametrize(
@@ -319,17 +270,13 @@ def test_profiles_say_so(monkeypatch: pytest.MonkeyPatch, emulator: EmulatorDriv
 def test_launches_of_two_threads_do_not_mix(emulator: EmulatorDriver) -> None:
     """Each has a clock of its own that nobody else's launch moves on: all take equally long."""
     x, outs = torch.rand(2048), [torch.zeros(2048) for _ in range(2)]
-    with profscope.session(backend="emulator") as prof:
 
-        def launch(out: torch.Tensor) -> None:
-            for _ in range(40):
-                add_kernel[(2,)](x, x, out, 2048, BLOCK=1024)
+    def launch(out: torch.Tensor) -> None:
+        for _ in range(40):
+            add_kernel[(2,)](x, x, out, 2048, BLOCK=1024)
 
-        threads = [threading.Thread(target=launch, args=(out,)) for out in outs]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with profscope.session(backend="emulator") as prof, ThreadPoolExecutor(2) as pool:
+        list(pool.map(launch, outs))
     launches = prof.launches.sort_values("start_ns")
     assert len(launches) == 80
     starts, ends = launches["start_ns"].to_numpy(), launches["end_ns"].to_numpy()

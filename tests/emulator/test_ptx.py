@@ -14,7 +14,6 @@ from profscope.emulator.ptx_syntax import Address, Immediate, Module, Register, 
 from profscope.emulator.translation.flow import build
 from profscope.emulator.translation.graph import Graph
 from profscope.errors import EmulatorError
-from tests.kernels.control_flow import noinline_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.support.ptx_kernel import assemble
 
@@ -91,18 +90,6 @@ def test_scopes_give_labels_names_of_their_own() -> None:
     assert len(set(taken)) == 2
     firsts = [found.blocks[number].instructions[0].operands[0] for number in taken]
     assert [name.name for name in firsts if isinstance(name, Register)] == ["%r2", "%r3"]
-
-
-def test_calls_are_inlined() -> None:
-    from profscope.emulator import activate
-
-    with activate():
-        x, counts = torch.zeros(4), torch.zeros(2, dtype=torch.int32)
-        kernel = noinline_kernel[(1,)](x, x, counts, 1.0)
-    found = build(parse(kernel.asm["ptx"]), "noinline_kernel")
-    opcodes = [i.opcode for b in found.blocks for i in b.instructions]
-    assert not any(o.startswith("call") for o in opcodes)
-    assert sum(o == "mul.f32" for o in opcodes) == 8  # two in each of four calls
 
 
 def test_recursion_and_unknown_functions_are_refused() -> None:

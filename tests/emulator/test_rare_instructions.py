@@ -75,51 +75,6 @@ def test_what_is_no_octal_number_is_refused() -> None:
         execute("mov.b32 {d}, 08", [], U32)
 
 
-@triton.jit
-def decimal_kernel(x_ptr, y_ptr):
-    offs = tl.arange(0, 32)
-    x = tl.load(x_ptr + offs)
-    y = tl.inline_asm_elementwise("fma.rn.f32 $0, $1, 15., .5;", "=f,f", [x], tl.float32, True, 1)
-    tl.store(y_ptr + offs, y + tl.inline_asm_elementwise("mov.f32 $0, 1e3;", "=f", [], tl.float32, True, 1))
-
-
-def test_decimal_literals_in_inline_ptx() -> None:
-    x, y = torch.arange(32.0), torch.zeros(32)
-    decimal_kernel[(1,)](x, y)
-    torch.testing.assert_close(y, x * 15 + 1000.5)
-
-
-@triton.jit
-def seven_ways_kernel(x_ptr, kind_ptr):
-    pid = tl.program_id(0)
-    kind = tl.load(kind_ptr + pid)
-    x = tl.load(x_ptr + pid)
-    if kind == 0:
-        x = x + 1
-    elif kind == 1:
-        x = x * 3
-    elif kind == 2:
-        x = x - 5
-    elif kind == 3:
-        x = tl.exp(x)
-    elif kind == 4:
-        x = -x
-    elif kind == 5:
-        x = x * x
-    elif kind == 6:
-        x = 0.0
-    tl.store(x_ptr + pid, x)
-
-
-def test_seven_ways() -> None:
-    """LLVM makes a jump table of them: `brx.idx`."""
-    x = torch.full((9,), 2.0)
-    kernel = seven_ways_kernel[(9,)](x, torch.arange(9, dtype=torch.int32) - 1)
-    assert "brx.idx" in kernel.asm["ptx"]
-    expected = torch.tensor([2, 3, 6, -3, float(torch.tensor(2.0).exp()), -2, 4, 0, 2])
-    torch.testing.assert_close(x, expected)
-
-
 JUMP = """
   mov.u32 %r1, %laneid; and.b32 %r1, %r1, 3; mov.b32 %r2, 9;
   {predicate} brx.idx %r1, $list;

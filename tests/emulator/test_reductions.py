@@ -8,9 +8,7 @@ import torch
 from tests.kernels.reductions import (
     argmax_kernel,
     cumsum_kernel,
-    histogram_kernel,
     reduce_kernel,
-    scan_kernel,
     sort_kernel,
 )
 from tests.support.quick import quick
@@ -29,16 +27,6 @@ def test_reductions(dtype: torch.dtype, warps: int) -> None:
         reduce_kernel[(ROWS,)](x, out, COLS, OP=name, BLOCK=1024, num_warps=warps)
         tolerance = 0.3 if name == "sum" and dtype != torch.float32 else 1e-4
         torch.testing.assert_close(out, expected, rtol=0, atol=tolerance)
-
-
-def test_xor_sum_is_exact() -> None:
-    x = torch.randint(-(2**31), 2**31 - 1, (ROWS, COLS), dtype=torch.int32)
-    out = torch.zeros(ROWS, dtype=torch.int32)
-    reduce_kernel[(ROWS,)](x, out, COLS, OP="xor", BLOCK=1024)
-    expected = x[:, 0].clone()
-    for column in range(1, COLS):
-        expected ^= x[:, column]
-    assert torch.equal(out, expected)
 
 
 @pytest.mark.parametrize("warps", quick((1, 4), (4,)))
@@ -61,17 +49,6 @@ def test_cumsum(dtype: torch.dtype, reverse: bool) -> None:
     torch.testing.assert_close(out, expected.to(dtype), rtol=1e-4, atol=1e-3)
 
 
-def test_scan_of_pairs() -> None:
-    a, b = torch.rand(64, 16), torch.randn(64, 16)
-    out = torch.zeros_like(a)
-    scan_kernel[(1,)](a, b, out, ROWS=64, COLS=16)
-    state, expected = torch.zeros(16), []
-    for row in range(64):
-        state = a[row] * state + b[row]
-        expected.append(state)
-    torch.testing.assert_close(out, torch.stack(expected), rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("dtype", "descending"),
     quick(
@@ -85,11 +62,3 @@ def test_sort(dtype: torch.dtype, descending: bool) -> None:
     out = torch.zeros_like(x)
     sort_kernel[(3,)](x, out, DESCENDING=descending, BLOCK=64)
     assert torch.equal(out, x.sort(1, descending=descending).values)
-
-
-@pytest.mark.parametrize("warps", quick((1, 4), (4,)))
-def test_histogram(warps: int) -> None:
-    x = torch.randint(0, 32, (600,), dtype=torch.int32)
-    out = torch.zeros(32, dtype=torch.int32)
-    histogram_kernel[(1,)](x, out, 600, BINS=32, BLOCK=1024, num_warps=warps)
-    assert torch.equal(out, torch.bincount(x, minlength=32).int())

@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from tests.kernels.shaping import (
-    assembly_kernel,
     compare_swap_kernel,
-    pieces_kernel,
     shape_kernel,
     where_am_i_kernel,
 )
@@ -52,21 +50,6 @@ def test_compare_and_swap(dtype: torch.dtype) -> None:
     compare_swap_kernel[(1,)](x, expected, new, old, BLOCK=128)
     assert torch.equal(old, before)
     assert torch.equal(x, torch.where(before == expected, new, before))
-
-
-@pytest.mark.on_gpu_too
-def test_inline_assembly_of_a_kernel() -> None:
-    x = torch.arange(256, dtype=torch.int64).to(torch.uint8)
-    out = torch.zeros_like(x)
-    assembly_kernel[(1,)](x, out, BLOCK=256)
-    assert torch.equal(out, (x << 4) | (x >> 4))
-
-
-def test_persistent_loop_and_float64_atomics() -> None:
-    x = torch.randn(5000)
-    out = torch.zeros(1, dtype=torch.float64)
-    pieces_kernel[(7,)](x, out, 5000, BLOCK=128)
-    torch.testing.assert_close(out[0], x.double().sum())
 
 
 def test_three_dimensional_grid() -> None:

@@ -60,40 +60,20 @@ SPECS = {spec.name: spec for spec in corpus.specs()} | {
 BUILDS = quick(
     [
         ("softmax", 86),
-        ("matmul", 80),
         ("matmul", 89),
         ("matmul", 90),  # wgmma
         ("matmul", 100),  # tcgen05
         ("dot", 80),
         ("matmul_tma", 90),
-        ("matmul_tma", 100),
         ("matmul_ws", 90),  # warp-specialised
-        ("matmul_ws", 100),
-        ("gluon_ws_loop", 90),
         ("gluon_commit", 100),
-        ("attention", 86),
-        ("attention", 90),
         ("attention", 100),
         ("nested_loops", 80),  # of which ptxas makes copies
-        ("nested_loops", 90),
-        ("iterate", 80),
-        ("iterate", 100),
-        ("lock", 90),
-        ("noinline", 90),
-    ],
-    [
-        ("softmax", 86),
-        ("matmul", 90),
-        ("matmul", 100),
-        ("dot", 80),
-        ("matmul_tma", 90),
-        ("matmul_ws", 90),
-        ("gluon_ws_loop", 90),
-        ("nested_loops", 80),
         ("iterate", 80),
         ("lock", 90),
         ("noinline", 90),
     ],
+    [("softmax", 86), ("matmul", 90), ("dot", 80), ("matmul_ws", 90), ("nested_loops", 80), ("noinline", 90)],
 )
 ONCE, ROUNDS = 3, 5040  # 5040 can be divided among any number of copies up to 10
 # Classes of instructions that a loop is for; others ptxas also moves out of it, or adds.

@@ -49,20 +49,6 @@ def test_every_sample_is_in_the_table_once(name: str) -> None:
     assert validate(Profile(launches=launch_table([3], [launch.subject.kernel]), samples=table).tables) == []
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "said"),
-    [
-        ("samples", 0, "samples: a row without samples (row 0, 1 in all)"),
-        ("binary", "other", "samples: binary is none of bare, spans (row 0, 1 in all)"),
-        ("launch", 7, "samples: launch not in the table of launches (row 0, 1 in all)"),
-    ],
-)
-def test_wrong_tables_are_noticed(column: str, value: Any, said: str) -> None:
-    table = sampled("chase")[0].copy()
-    table.loc[0, column] = value
-    assert validate(Profile(launches=launch_table([3], ["chase_kernel"]), samples=table).tables) == [said]
-
-
 @pytest.mark.parametrize("name", CAPTURES)
 def test_what_is_known_of_samples(name: str) -> None:
     _, about = sampled(name)

@@ -38,7 +38,3 @@ def test_sizes_are_those_of_the_oldest_version(version: str) -> None:
         last = getattr(cls, cls.LAST)
         oldest, here = (LAYOUTS[each][cls.__name__][""][1] for each in ("24", version))
         assert last.offset + last.size == oldest <= here
-
-
-def test_all_versions_are_told_apart() -> None:
-    assert list(LAYOUTS) == ["24", "26", "28", "130001", "130500"]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from profscope.analysis.limits import LIMITS_DTYPES, RESOURCES, BareTime, bound_by, limits_of
-from profscope.evidence.metrics import COUNTERS, COUNTS
+from profscope.evidence.metrics import COUNTERS
 from profscope.evidence.subject import CounterValues
 from profscope.evidence.tables import counters_table, counts_table
 from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
@@ -197,11 +197,3 @@ def test_by_counts_alone_no_kernel_is_latency_bound(capability: int) -> None:
 def test_verdicts(counters: pd.DataFrame, name: str, said: str) -> None:
     table = limits_of(counters)
     assert bound_by(table[table["kernel"] == name]) == said
-
-
-def test_nothing_gives_empty_tables() -> None:
-    counts, _ = counts_table([], number)
-    counters, _ = counters_table([], number)
-    assert list(counts) == list(COUNT_DTYPES)
-    assert set(COUNTS) <= set(counts)
-    assert len(limits_of(counters)) == 0

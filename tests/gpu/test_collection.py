@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,12 +71,8 @@ def test_threads_side_by_side() -> None:
             outputs[index] = [launch_add() for _ in range(50)]
             torch.cuda.current_stream().synchronize()
 
-    with profscope.session(memory=1, backend="gpu") as prof:
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with profscope.session(memory=1, backend="gpu") as prof, ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert all(torch.equal(out, expected()) for mine in outputs.values() for out in mine)
     assert len(prof.launches) == 200
     assert validate(prof.profile.tables) == []
@@ -135,26 +131,6 @@ def test_a_graph_replayed_back_to_back_and_on_other_streams_loses_nothing() -> N
     assert replays["start_ns"].is_unique
     assert replays["start_ns"].is_monotonic_increasing
     assert validate(prof.profile.tables) == []
-
-
-def test_a_graph_of_launches_in_side_streams_is_recorded() -> None:
-    x = torch.ones(4096, device="cuda")
-    outs = [torch.empty_like(x) for _ in range(2)]
-    side = torch.cuda.Stream()
-    with profscope.session(backend="gpu") as prof:
-        add_kernel[(4,)](x, x, outs[0], 4096, BLOCK=1024)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                add_kernel[(4,)](x, x, outs[0], 4096, BLOCK=1024)
-            add_kernel[(4,)](x, x, outs[1], 4096, BLOCK=1024)
-            torch.cuda.current_stream().wait_stream(side)
-        graph.replay()
-        graph.replay()
-    assert prof.launches["replay"].tolist() == [-1, 0, 0, 1, 1]
-    assert prof.metadata["notes"] == []
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
@@ -221,24 +197,3 @@ def test_what_was_collected_before_a_fault_is_kept(tmp_path: Path) -> None:
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert "fault_kernel" in ran.stdout
-
-
-@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
-def test_torchs_operators_may_be_kernels_that_are_recorded() -> None:
-    """As flag-gems has it: memory is prepared in the middle of a launch, and must not launch one itself."""
-
-    def zero(tensor: torch.Tensor) -> torch.Tensor:
-        launch_add()
-        return tensor
-
-    library = torch.library.Library("aten", "IMPL")
-    library.impl("zero_", zero, "CUDA")
-    try:
-        with profscope.session(backend="gpu") as prof:
-            thread = threading.Thread(target=launch_add, daemon=True)
-            thread.start()
-            thread.join(60)
-            assert not thread.is_alive()
-    finally:
-        library._destroy()
-    assert len(prof.launches) == 1

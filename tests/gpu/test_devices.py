@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -57,23 +57,8 @@ def test_a_thread_for_each_device() -> None:
         outputs[device] = [launch_on(device) for _ in range(200)]
         torch.cuda.synchronize(device)
 
-    with profscope.session(backend="gpu", memory=1) as prof:
-        threads = [threading.Thread(target=work, args=(device,)) for device in (0, 1)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with profscope.session(backend="gpu", memory=1) as prof, ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, (0, 1)))
     assert all((out.cpu() == torch.arange(N) * 2).all() for mine in outputs.values() for out in mine)
     assert sorted(prof.launches["device"]) == [0] * 200 + [1] * 200
     check(prof, prof.launches["device"].tolist())
-
-
-def test_memory_is_given_back_on_both() -> None:
-    for device in (0, 1):
-        launch_on(device)
-    before = [torch.cuda.memory_allocated(device) for device in (0, 1)]
-    with profscope.session(backend="gpu") as prof:
-        for device in (0, 1):
-            launch_on(device)
-    assert [torch.cuda.memory_allocated(device) for device in (0, 1)] == before
-    assert len(prof.launches) == 2

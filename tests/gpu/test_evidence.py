@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -19,8 +18,6 @@ from triton.runtime import _allocation
 
 import profscope
 from profscope.analysis.limits import RESOURCES
-from profscope.dispatch import own_counts
-from profscope.dispatch.own_counts import LoadedKernel
 from tests.kernels.add import add_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.support.on_gpu import expected, launch_add
@@ -163,19 +160,6 @@ def test_lines_have_samples_and_counts(both: profscope.Session) -> None:
     assert lines[lines["kernel"] == ADD]["sectors_over_ideal"].dropna().eq(1).all()
 
 
-def test_a_gather_is_told_by_its_line() -> None:
-    x = torch.randn(1 << 20, device="cuda")
-    index = torch.randperm(1 << 20, device="cuda").to(torch.int32)
-    out = torch.empty_like(x)
-    with profscope.session(evidence=["counts"]) as prof:
-        for _ in range(3):
-            gather_kernel[(1024,)](x, index, out, BLOCK=1024)
-    assert torch.equal(out, x[index.long()])
-    loads = prof.counts[prof.counts["sectors"] > prof.counts["sectors_ideal"]]
-    assert loads["sectors_ideal"].sum() == (1 << 20) // 8
-    assert loads["sectors"].sum() > 0.9 * (1 << 20)
-
-
 @pytest.mark.parametrize(
     ("name", "apart"), [("add", 0.0), ("gather", 0.0), ("matmul", 0.02)], ids=["add", "gather", "matmul"]
 )
@@ -204,37 +188,6 @@ def test_kernels_count_by_themselves_what_cupti_counts(name: str, apart: float) 
     assert sums["records"]["executed"] == pytest.approx(sums["counts"]["executed"], rel=0.02)
 
 
-def test_what_counted_by_itself_is_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Watched(LoadedKernel):
-        alive = 0
-
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            Watched.alive += 1
-
-        def unload(self) -> None:
-            super().unload()
-            Watched.alive -= 1
-
-    monkeypatch.setattr(own_counts, "LoadedKernel", Watched)
-    with profscope.session(evidence=["records"]) as prof:
-        for _ in range(4):
-            assert torch.equal(launch_add(), expected())
-        assert Watched.alive == 1
-    assert Watched.alive == 0
-    assert prof.counts["sectors"].sum() == 3 * 65_536 * 4 // 32
-
-
-def test_a_users_metric_is_counted() -> None:
-    metric = "lts__t_sectors_op_red.sum"
-    with profscope.session(evidence=[f"counters:{metric}"]) as prof:
-        for _ in range(16):
-            launch_add()
-    assert missing(prof) == []
-    row = prof.counters.set_index("counter").loc[metric]
-    assert row["value"] == 0
-
-
 @pytest.mark.parametrize("evidence", [["samples"], ["counters"], True], ids=str)
 def test_session_after_session_whatever_is_loaded_between(evidence: Any) -> None:
     for block in (256, 512, 1024):
@@ -257,19 +210,6 @@ def test_many_configurations_share_the_hardware() -> None:
     for table in (prof.counts, prof.samples, prof.counters):
         assert set(table["variant"]) == set(range(5)), missing(prof)
     print("five configurations added", prof.metadata["evidence"]["added_s"], "s")
-
-
-def test_a_pause_gives_the_hardware_back() -> None:
-    with profscope.session(evidence=True) as prof:
-        for _ in range(7):
-            launch_add(1 << 22)
-        prof.pause()
-        launch_add(1 << 22)
-        prof.resume()
-        for _ in range(20):
-            launch_add(1 << 22)
-    assert len(prof.counters) > 0
-    assert missing(prof) == []
 
 
 def test_kernels_that_wait_for_one_another_go_on() -> None:
@@ -375,41 +315,6 @@ def test_a_fault_is_the_users_to_see(tmp_path: Path, launches: int) -> None:
     program.write_text(_FAULT.replace("LAUNCHES", str(launches)))
     ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120)
     assert any(fault in ended.stdout for fault in _FAULTS), ended.stdout + ended.stderr
-
-
-def run_program(text: str, folder: Path, *flags: str) -> profscope.Profile:
-    """What `profscope run` records of it."""
-    program, trace = folder / "program.py", folder / "t.json"
-    program.write_text(text)
-    root = Path(profscope.__file__).parents[1]
-    done = subprocess.run(
-        [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), *flags, str(program)],
-        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return profscope.load(trace)
-
-
-@pytest.mark.parametrize(("flags", "counted"), [((), True), (("--no-evidence",), False)])
-def test_a_whole_program_has_it_unless_told_otherwise(
-    flags: tuple[str, ...], counted: bool, tmp_path: Path
-) -> None:
-    text = "from tests.support.on_gpu import launch_add\nfor _ in range(40):\n    launch_add(1 << 22)\n"
-    loaded = run_program(text, tmp_path, *flags)
-    assert (len(loaded.counters) > 0) is counted, loaded.metadata.get("evidence")
-
-
-def test_a_run_under_a_budget_flushes_while_it_lasts(tmp_path: Path) -> None:
-    """Once pairs of launches have been timed, what recording costs is asked for in each flush."""
-    text = (
-        "import time\n"
-        "from tests.support.on_gpu import launch_add\n"
-        "for _ in range(40):\n"
-        "    for _ in range(50):\n"
-        "        launch_add(1 << 22)\n"
-        "    time.sleep(0.1)\n"
-    )
-    assert len(run_program(text, tmp_path).launches) > 0
 
 
 def test_while_other_threads_launch() -> None:

@@ -54,30 +54,6 @@ def test_op_in_front_of_every_load_and_store(text: str, module: Module, target: 
     triton_module(str(module), target)
 
 
-@third_of_modules(1)
-def test_several_ops_behind_an_op(text: str, module: Module, target: str) -> None:
-    for op in list(module.walk())[::5]:
-        if op.results:
-            zero, found = module.fresh(), module.fresh()
-            inserted = op.insert_after(
-                f"""
-                {zero} = arith.constant true
-                {found} = scf.if {zero} -> (i32) {{
-                  %inner = arith.constant 1 : i32
-                  scf.yield %inner : i32
-                }} else {{
-                  %inner = arith.constant 2 : i32
-                  scf.yield %inner : i32
-                }} {{odd.mark = "}}"}}
-                """
-            )
-            assert [new.name for new in inserted] == ["arith.constant", "scf.if"]
-            assert all(inner.loc == op.loc for new in inserted for inner in new.walk())
-    assert _inserted(text, str(module))
-    assert str(parse(str(module))) == str(module)
-    triton_module(str(module), target)
-
-
 @third_of_modules(2)
 def test_first_and_last_op_of_every_block(text: str, module: Module, target: str) -> None:
     for region in [region for op in module.walk() for region in op.regions]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from profscope.instrument_passes.errors import IRError
@@ -121,11 +119,3 @@ def test_block_that_one_branch_leads_to_twice() -> None:
     )
     with pytest.raises(IRError, match="expected a block with a label"):
         flow.add_block_argument(first, "f32", lambda op: "%v")
-
-
-def test_ancestors_are_from_the_inside_out() -> None:
-    for op in parse(printed("matmul", "cuda:90")).walk():
-        around = list(op.ancestors())
-        assert around[:1] == ([] if op.parent_op is None else [op.parent_op])
-        assert all(inner.parent_op is outer for inner, outer in pairwise(around))
-        assert not around or around[-1].parent_op is None

@@ -10,15 +10,16 @@ import pytest
 from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir import Location, parse
 from profscope.instrument_passes.ir.location import Caller, resolve_location
-from tests.kernels.spec import TARGETS
+from tests.kernels.spec import CUDA90, TARGETS
 from tests.support.corpus import printed
+from tests.support.quick import quick
 
 
 def _source(location: Location) -> str:
     return linecache.getline(location.file, location.line).strip()
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", quick(TARGETS, (CUDA90,)))
 @pytest.mark.parametrize(
     ("kernel", "op_name", "source", "names"),
     [

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
-__all__ = ["atomic_kernel", "counter_kernel", "lock_kernel"]
+__all__ = ["atomic_kernel", "lock_kernel"]
 
 
 @triton.jit
@@ -29,13 +29,6 @@ def atomic_kernel(x_ptr, index_ptr, out_ptr, n, OP: tl.constexpr, BLOCK: tl.cons
         tl.atomic_xor(out_ptr + index, x, mask=mask)
     else:
         tl.atomic_xchg(out_ptr + index, x, mask=mask)
-
-
-@triton.jit
-def counter_kernel(counter_ptr, out_ptr):
-    """Each program takes a ticket; the tickets are a permutation."""
-    pid = tl.program_id(0)
-    tl.store(out_ptr + tl.atomic_add(counter_ptr, 1), pid)
 
 
 @triton.jit

@@ -6,15 +6,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
-__all__ = ["add_old_kernel", "gather_kernel", "iterate_kernel", "lanes_kernel", "uneven_kernel"]
-
-
-@triton.jit
-def gather_kernel(x_ptr, index_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offs < n
-    index = tl.load(index_ptr + offs, mask=mask, other=0)
-    tl.store(out_ptr + offs, tl.load(x_ptr + index, mask=mask), mask=mask)
+__all__ = ["add_old_kernel", "iterate_kernel", "uneven_kernel"]
 
 
 @triton.jit
@@ -24,22 +16,6 @@ def add_old_kernel(x_ptr, sums_ptr, old_ptr, n, BLOCK: tl.constexpr):
     mask = offs < n
     x = tl.load(x_ptr + offs, mask=mask)
     tl.store(old_ptr + offs, tl.atomic_add(sums_ptr + offs // 3, x, mask=mask), mask=mask)
-
-
-@triton.jit
-def _collatz_steps(value):
-    steps = 0
-    while value > 1:
-        value = tl.where(value % 2 == 0, value // 2, 3 * value + 1)
-        steps += 1
-    return steps
-
-
-@triton.jit
-def lanes_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    """Each lane goes round as often as its own element says."""
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + offs, tl.map_elementwise(_collatz_steps, tl.load(x_ptr + offs)))
 
 
 @triton.jit

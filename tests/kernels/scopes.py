@@ -14,7 +14,6 @@ from tests.kernels.spec import CUDA80, GFX942, Spec
 # ruff: noqa: N803
 __all__ = [
     "gluon_scopes_kernel",
-    "many_scopes_kernel",
     "matmul_scopes_kernel",
     "matmul_ws_scopes_kernel",
     "proton_scopes_kernel",
@@ -80,13 +79,6 @@ def proton_scopes_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     pl.enter_scope("write")
     tl.store(out_ptr + offs, x + 1)
     pl.exit_scope("write")
-
-
-@triton.jit
-def many_scopes_kernel(out_ptr, COUNT: tl.constexpr):
-    for i in tl.static_range(COUNT):
-        with psl.scope(f"step {i}"):
-            tl.store(out_ptr + i, i)
 
 
 @gluon.jit

@@ -7,13 +7,7 @@ import triton.language as tl
 from triton.language.extra.cuda import globaltimer, smid
 
 # ruff: noqa: N803
-__all__ = [
-    "assembly_kernel",
-    "compare_swap_kernel",
-    "pieces_kernel",
-    "shape_kernel",
-    "where_am_i_kernel",
-]
+__all__ = ["compare_swap_kernel", "shape_kernel", "where_am_i_kernel"]
 
 
 @triton.jit
@@ -44,35 +38,6 @@ def compare_swap_kernel(x_ptr, expected_ptr, new_ptr, old_ptr, BLOCK: tl.constex
     offs = tl.arange(0, BLOCK)
     old = tl.atomic_cas(x_ptr + offs, tl.load(expected_ptr + offs), tl.load(new_ptr + offs))
     tl.store(old_ptr + offs, old)
-
-
-@triton.jit
-def assembly_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    """Four bytes at a time, with registers of the assembly's own."""
-    offs = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs)
-    y = tl.inline_asm_elementwise(
-        """{
-        .reg .b32 low, high;
-        and.b32 low, $1, 0x0f0f0f0f;
-        shl.b32 low, low, 4;
-        shr.u32 high, $1, 4;
-        and.b32 high, high, 0x0f0f0f0f;
-        or.b32 $0, low, high;
-        }""",
-        constraints="=r,r", args=[x], dtype=tl.uint8, is_pure=True, pack=4,
-    )  # fmt: skip
-    tl.store(out_ptr + offs, y)
-
-
-@triton.jit
-def pieces_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """A persistent loop with a block pointer's arithmetic done by hand, and 64-bit offsets."""
-    total = tl.zeros((BLOCK,), tl.float64)
-    for start in tl.range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK, num_stages=2):
-        offs = start.to(tl.int64) + tl.arange(0, BLOCK)
-        total += tl.load(x_ptr + offs, mask=offs < n, other=0.0).to(tl.float64)
-    tl.atomic_add(out_ptr, tl.sum(total))
 
 
 @triton.jit

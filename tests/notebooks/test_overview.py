@@ -14,7 +14,7 @@ import profscope
 from profscope.errors import DrawError
 from profscope.profiles import Profile, load
 from profscope.traces.html import notebook
-from tests.support.profiles import profile_metadata, regular_profile
+from tests.support.profiles import regular_profile
 
 DATA = Path(__file__).parents[1] / "data"
 EVIL = "</td><script>alert(1)</script><img src=x onerror=alert(1)>\u202e"
@@ -110,18 +110,6 @@ def test_findings_are_a_table_whose_sentences_are_whole() -> None:
     assert pd.get_option("display.max_colwidth") == 50
 
 
-def test_several_kernels_are_a_table() -> None:
-    prof = regular_profile(launches=2, ctas=4, warps=2, iterations=2)
-    names = {0: "long_kernel", 1: "short_kernel"}
-    df = prof.tables.df.assign(kernel=prof.tables.df["launch"].map(names).astype("category"))
-    launches = prof.launches.assign(
-        kernel=prof.launches["launch"].map(names), start_ns=[0, 3000], end_ns=[3000, 4000]
-    )
-    text = shown(Profile.of(replace(prof.tables, df=df, launches=launches))).text
-    rows = "75.0 %long_kernel13.00 us25.0 %short_kernel11.00 us"
-    assert f"share of timekernellaunchesmedian launch{rows}" in text
-
-
 def test_without_findings_it_says_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     no_spans = load(DATA / "compiled_model.pftrace.gz")
     clean = set(no_spans.findings().attrs["clean"].values())
@@ -131,14 +119,6 @@ def test_without_findings_it_says_what_is_known(monkeypatch: pytest.MonkeyPatch)
     assert "of time, by spans" in shown(prof).text
     monkeypatch.setattr(notebook, "MOST_SPANS", 10)
     assert "of time, by spans" not in shown(prof).text
-
-
-def test_emulated_profiles_say_so() -> None:
-    prof = regular_profile(launches=1, ctas=4, warps=2, iterations=2)
-    text = shown(Profile.of(replace(prof.tables, metadata=profile_metadata("emulator")))).text
-    assert "EMULATED" in text
-    assert "Verdict: emulated" in text
-    assert "H200" not in text
 
 
 def test_no_name_becomes_markup() -> None:

@@ -50,17 +50,10 @@ KERNELS = pytest.mark.parametrize(
             (add_kernel, "i1", 256),
             (add_kernel, "i1", 128),
         ],
-        [(scaled_kernel, "fp16", 256), (scaled_kernel, "fp8e5", 256), (add_kernel, "i1", 128)],
+        [(scaled_kernel, "fp8e5", 256), (add_kernel, "i1", 128)],
     ),
     ids=lambda each: each.fn.__name__ if isinstance(each, triton.JITFunction) else str(each),
 )
-DTYPES = {
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "fp8e5": torch.float8_e5m2,
-    "i8": torch.int8,
-    "i1": torch.bool,
-}
 
 
 @triton.jit

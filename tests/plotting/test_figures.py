@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from profscope import installed
 from profscope.analysis.scope_colours import site_colours
 from profscope.analysis.spans.rows import sites
 from profscope.errors import DrawError, OptionError
@@ -109,13 +108,6 @@ def test_what_is_not_there_is_named(regular: Profile) -> None:
         plot.timeline(kernels="(")
     with pytest.raises(DrawError, match="this profile has none"):
         Profile().plot.timeline()
-
-
-def test_without_matplotlib(regular: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installed, "find_spec", lambda name: None)
-    with pytest.raises(DrawError) as raised:
-        regular.plot.timeline()
-    assert str(raised.value) == "prof.plot.timeline() needs matplotlib: pip install 'profscope[plot]'"
 
 
 def test_pyplot_is_left_alone(regular: Profile) -> None:

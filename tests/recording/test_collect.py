@@ -81,18 +81,6 @@ def test_a_users_plain_hook_keeps_running_and_comes_back(name: str, monkeypatch:
     assert len(prof.launches) == 1
 
 
-def test_a_users_hook_in_the_chain_keeps_running() -> None:
-    seen: list[Any] = []
-    chain = knobs.runtime.launch_enter_hook
-    chain.add(seen.append)
-    try:
-        with session() as prof:
-            launch_add()
-    finally:
-        chain.remove(seen.append)
-    assert len(seen) == len(prof.launches) == 1
-
-
 @pytest.mark.parametrize("every", [1, 2])
 @pytest.mark.parametrize("name", ["launch_enter_hook", "launch_exit_hook"])
 def test_a_users_hook_may_launch_kernels(name: str, every: int) -> None:
@@ -141,9 +129,8 @@ def nothing_to_record(profile: profscope.Profile) -> None:
     assert note.startswith("add_kernel: instrument= ")
 
 
-@pytest.mark.parametrize("instrument", ["op-spans{classes=mma}", "scope-spans", "loop-spans"])
-def test_a_kernel_in_which_the_passes_find_nothing_has_its_launches(instrument: str, tmp_path: Path) -> None:
-    with session(instrument=[instrument], spool=tmp_path) as prof:
+def test_a_kernel_in_which_the_passes_find_nothing_has_its_launches(tmp_path: Path) -> None:
+    with session(instrument=["op-spans{classes=mma}"], spool=tmp_path) as prof:
         launch_add()
     prof.save(tmp_path / "trace.json")
     for profile in (prof.profile, profscope.load(tmp_path), profscope.load(tmp_path / "trace.json")):

@@ -100,11 +100,9 @@ def test_a_forked_process_records_and_explains_while_its_parents_session_is_open
             assert own.launches["kernel"].tolist() == ["add_kernel"] * 2
         x = torch.ones(1000)
         explained = profscope.explain(
-            add_kernel, x, x, torch.empty(1000), 1000, grid=(1,), BLOCK=1024, vary={"BLOCK": [2048]},
-            backend="emulator",
-        )  # fmt: skip
+            add_kernel, x, x, torch.empty(1000), 1000, grid=(1,), BLOCK=1024, limit_s=1e-3, backend="emulator"
+        )
         assert explained.kernel == "add_kernel"
-        assert len(explained.tries) > 1
         with session() as own, pytest.raises(SessionError, match="a session is open"):
             profscope.explain(add_kernel, x, x, torch.empty(1000), 1000, grid=(1,), BLOCK=1024)
 

@@ -27,7 +27,7 @@ from tests.support.quick import quick
 from tests.support.sessions import session
 from tests.support.validation import validate
 
-GRIDS = [(16, 64), (8, 16, 8), (128, 3)]
+GRIDS = [(16, 64), (128, 3)]
 
 
 @triton.jit
@@ -114,7 +114,7 @@ def test_at_least_eight_ctas_record_or_all(ctas: int, wanted: int) -> None:
 
 @pytest.mark.parametrize(
     ("grid", "one_in", "stride"),
-    [((1,), 64, 1), ((7,), 64, 1), ((15,), 64, 1), ((100,), 4, 4), ((101,), 4, 4), ((5, 3, 4), 64, 4)],
+    [((1,), 64, 1), ((15,), 64, 1), ((101,), 4, 4), ((5, 3, 4), 64, 4)],
 )
 def test_other_ctas_record_in_each_launch(grid: tuple[int, ...], one_in: int, stride: int) -> None:
     total = int(np.prod(grid))
@@ -138,27 +138,6 @@ def test_ctas_are_spread_over_columns_as_over_rows(columns: int, most: int) -> N
         ids = chosen.cta(np.arange(chosen.areas(columns * rows, stride_log2)), stride_log2)
         for place, count in ((ids % columns, columns), (ids // columns, rows)):
             assert place.mean() == pytest.approx((count - 1) / 2, abs=0.05 * count)
-
-
-@pytest.mark.parametrize("most", [8, 16, 32])
-def test_few_ctas_seldom_tell_more_than_three_standard_errors_too_much_or_too_little(most: int) -> None:
-    """Of grids whose work rises by column or row, or of which half of the columns have more."""
-    off = []
-    for ctas in (32, 64, 96, 128, 256, 512, 1024, 4096):
-        stride_log2 = Selection().stride_log2(ctas, (ctas // most).bit_length() - 1)
-        if not stride_log2 > 0 or ctas < 2 * most:
-            continue
-        every = np.arange(ctas)
-        areas = np.arange(Selection().areas(ctas, stride_log2))
-        for columns in (n for n in (2, 3, 4, 6, 8, 12, 16, 64, 100) if 2 * n <= ctas):
-            column = every % columns
-            for work in (column + 1.0, every // columns + 1.0, 1.0 + 3 * (column < columns // 2)):
-                for turn in TURNS[: min(8, 1 << stride_log2)]:
-                    ids = Selection.cta(areas, stride_log2, turn_flips(turn, stride_log2))
-                    some = work[ids[ids < ctas]]
-                    error = math.sqrt((1 - len(some) / ctas) * some.var(ddof=1) / len(some))
-                    off.append(abs(some.mean() - work.mean()) > 3 * error + 1e-9)
-    assert np.mean(off) < 0.015
 
 
 _STANDARD_ERROR = re.compile(r"totals have a standard error (?:of|below) ([0-9.]+)%")
@@ -286,7 +265,7 @@ SHIFTED: dict[str, dict[str, tuple[int, ...]]] = {
     ("name", "level"),
     quick(
         [(name, level) for name in SHIFTED for level in ("default", "heavy")],
-        [("softmax", "default"), ("noinline", "heavy")],
+        [("noinline", "heavy")],
     ),
 )
 def test_the_error_holds_what_another_binary_shifts(name: str, level: str) -> None:

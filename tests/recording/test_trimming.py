@@ -86,7 +86,7 @@ def profile(case: Case, options: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataF
             ("nested_loops", {"ctas": [0, 2]}),
             ("while", {}),
         ],
-        [("branch_in_loop", {}), ("nested_loops", {"ctas": [0, 2]}), ("while", {})],
+        [("branch_in_loop", {}), ("nested_loops", {"ctas": [0, 2]})],
     ),
 )
 def test_rings_need_not_be_zero(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,42 +6,13 @@ import csv
 import io
 import json
 import re
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.spans.corrections import are_corrected
-from profscope.analysis.spans.rows import grid_ctas, not_samples
 from profscope.profiles import Profile
 from tests.support.command_line import run
-
-Key = tuple[Any, ...]
-
-
-def plain_sums(profile: Profile, unit: str) -> pd.DataFrame:
-    """By kernel, variant and site: count, total and self time, of plain Python over `prof.df`.
-    What the summary says of them, worked out another way."""
-    launches = profile.launches.set_index("launch")
-    variant_of = dict(zip(launches.index, launches["variant"], strict=True))
-    whole = grid_ctas(profile.launches) / (profile.launches["ctas"] + profile.launches["unfinished"]).clip(1)
-    scales = dict(zip(launches.index, whole.clip(1), strict=True))
-    column = f"corrected_{unit}" if are_corrected(profile.tables) else f"duration_{unit}"
-    df, alone = profile.df, not_samples(profile.metadata)
-    figures: dict[Key, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    names = ("kernel", "scope", "kind", "file", "line", "call_path", "launch", "parent")
-    rows = list(zip(*(df[name].tolist() for name in names), df[column].tolist(), strict=True))
-    key_of: list[tuple[Key, float]] = []
-    for kernel, scope, kind, file, line, path, launch, parent, took in rows:
-        key = (kernel, int(variant_of[launch]), scope, kind, file, line, path)
-        scale = 1.0 if kernel in alone else scales[launch]
-        key_of.append((key, scale))
-        for at, value in enumerate((1, took, took * (kind != "async"))):
-            figures[key][at] += value * scale
-        if parent >= 0 and kind != "async":
-            figures[key_of[parent][0]][2] -= took * scale
-    return pd.DataFrame.from_dict(figures, orient="index", columns=["count", "total", "self"])
 
 
 class Views:

@@ -63,16 +63,6 @@ def test_perfetto_shows_them_on_one_axis(
     assert min(inside) == origin + int(profile.df["start_ns"].min() - profile.launches["start_ns"].min())
 
 
-def test_nobody_knows_when_on_the_emulator(profile: Profile, tmp_path: Path) -> None:
-    metadata = {name: value for name, value in profile.metadata.items() if name != "host_clock"}
-    path = tmp_path / "trace.json"
-    Profile(profile.tables.df, profile.launches, metadata, host=profile.host, events=profile.events).save(
-        path
-    )
-    assert not any(each.get("cat") == "scope" for each in json.loads(path.read_text())["traceEvents"])
-    pd.testing.assert_frame_equal(profscope.load(path).events, profile.events)
-
-
 def test_a_program_without_launches(profile: Profile, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     events = profile.events.assign(launch=-1)

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from profscope.analysis.spans.rows import sites
-from profscope.profiles import Profile
 from profscope.store.packed_table import pack, unpack
 from profscope.traces.compact import FEW_LEVELS, ROW_STREAMS, RUN_STREAMS, decode, encode, parents_of
-from tests.support.profiles import profiles, regular_profile
+from tests.support.profiles import regular_profile
 
 ENOUGH = 1 << 30
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -23,20 +22,6 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 def test_any_integers_round_trip(values: list[int]) -> None:
     packed = json.loads(json.dumps(pack(np.array(values, np.int64))))
     assert unpack(packed, len(values)).tolist() == values
-
-
-@given(profiles(max_actions=6), st.lists(INT64, min_size=8, max_size=8))
-def test_any_times_round_trip(profile: Profile, times: list[int]) -> None:
-    """Even times no clock could give: predictions may be useless and arithmetic may wrap."""
-    df = profile.tables.df
-    for name, values in zip(
-        ("start_cycle", "duration_cycles", "start_ns", "duration_ns"), np.reshape(times, (4, 2)), strict=True
-    ):
-        df[name] = np.resize(values, len(df))
-    with ThreadPoolExecutor(1) as pool:
-        assert_frame_equal(
-            decode(json.loads(json.dumps(encode(df, *sites(df), pool)())), pool, ENOUGH), df, check_exact=True
-        )
 
 
 def test_a_regular_profile_is_small() -> None:

@@ -18,7 +18,7 @@ import pytest
 import profscope
 from profscope.errors import OptionError, TraceError
 from profscope.store.packed_table import pack
-from profscope.traces.perfetto.protobuf import DATA_FIELD, END, LENGTH_DELIMITED, field, varint
+from profscope.traces.perfetto.protobuf import DATA_FIELD, END, LENGTH_DELIMITED, field, read_varint, varint
 from tests.support.profiles import regular_profile
 from tests.support.trace_documents import changed
 
@@ -100,6 +100,12 @@ def test_rows_that_the_file_cannot_hold(trace: Path, tmp_path: Path) -> None:
 
     path.write_bytes(changed(trace, change))
     assert "1000000000000 rows of 18 columns, in a file that can hold" in refused(path)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 11])
+def test_no_varint(data: bytes) -> None:
+    with pytest.raises(ValueError, match="no varint at byte 0"):
+        read_varint(data, 0)
 
 
 # JSON that is nested, long or lopsided.

@@ -171,10 +171,3 @@ def test_our_file_cut_anywhere_is_noticed(suffix: str, tmp_path: Path) -> None:
         (tmp_path / f"cut{suffix}").write_bytes(content[:size])
         with pytest.raises(TraceError, match="is cut off"):
             profscope.profiles.load(tmp_path / f"cut{suffix}")
-
-
-def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no such file"):
-        profscope.profiles.load(tmp_path / "nothing.json")
-    with pytest.raises(TraceError, match="is a folder with no profile in it"):
-        profscope.profiles.load(tmp_path)

@@ -234,16 +234,6 @@ def test_a_folder_without_a_part_that_can_be_read(tmp_path: Path) -> None:
         profscope.load(tmp_path)
 
 
-def test_ranks_have_tracks_of_their_own(job: Path) -> None:
-    profile = profscope.load(job)
-    profile.save(job.parent / "m.json")
-    events = json.loads((job.parent / "m.json").read_text())["traceEvents"]
-    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
-    assert {"rank 0 SM 0", "rank 1 SM 0", "rank 2 SM 0"} <= names
-    profile.save(job.parent / "m.pftrace")
-    assert all(f"rank {rank}".encode() in (job.parent / "m.pftrace").read_bytes() for rank in range(3))
-
-
 def timed(key: str, bare_ns: list[float]) -> dict[str, Any]:
     entry = {
         "key": key, "bare_ns": bare_ns, "instrumented_ns": [2 * ns for ns in bare_ns],
@@ -262,6 +252,16 @@ def test_each_configuration_keeps_its_bare_times(whole: Profile) -> None:
     together = merged(parts).metadata
     assert timed_entry(together, "matmul_kernel", 0)["bare_ns"] == [9.0]
     assert timed_entry(together, "matmul_kernel", 1)["bare_ns"] == [5.0, 6.0]
+
+
+def test_ranks_have_tracks_of_their_own(job: Path) -> None:
+    profile = profscope.load(job)
+    profile.save(job.parent / "m.json")
+    events = json.loads((job.parent / "m.json").read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert {"rank 0 SM 0", "rank 1 SM 0", "rank 2 SM 0"} <= names
+    profile.save(job.parent / "m.pftrace")
+    assert all(f"rank {rank}".encode() in (job.parent / "m.pftrace").read_bytes() for rank in range(3))
 
 
 def test_bare_times_of_one_configuration_in_two_ranks_are_one_list(whole: Profile) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from pandas.testing import assert_frame_equal
 
 import profscope
 from profscope.errors import OptionError, TraceError
@@ -19,7 +18,6 @@ from profscope.traces import parquet as columns
 from profscope.traces.loading import load_part
 from profscope.traces.trace_filter import TraceFilter
 from tests.support.profiles import regular_profile
-from tests.support.round_trips import assert_same
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +46,6 @@ def saved(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_loads_exactly(saved: Path, profile: Profile) -> None:
-    assert_same(profscope.load(saved / "t.parquet"), profile)
-
-
 def test_the_rows_are_those_of_df(saved: Path, profile: Profile) -> None:
     read = duckdb.sql(f"select * from '{saved}/t.parquet'").df()
     for name in profile.tables.df:
@@ -60,31 +54,6 @@ def test_the_rows_are_those_of_df(saved: Path, profile: Profile) -> None:
     group = pq.ParquetFile(saved / "t.parquet").metadata.row_group(1)
     assert group.num_rows == 200
     assert "BYTE_STREAM_SPLIT" in group.column(list(read).index("start_ns")).encodings
-
-
-@pytest.mark.parametrize(
-    "only",
-    [
-        TraceFilter(launch=2, cta=3),
-        TraceFilter(kernels="odd"),
-        TraceFilter(sm=1, warp=2),
-        TraceFilter(variant=0),
-    ],
-    ids=repr,
-)
-def test_a_part_is_read_alone(saved: Path, profile: Profile, only: TraceFilter) -> None:
-    read = load_part(saved / "t.parquet", only)
-    kept = profile.tables.df["launch"].isin(only.launches(profile.launches))
-    for column, numbers in only.columns().items():
-        kept &= profile.tables.df[column] == numbers[0]
-    rows = np.flatnonzero(kept)
-    assert read.left_out == len(profile.df) - len(rows)
-    expected = profile.tables.df[kept].reset_index(drop=True)
-    there = {row: place for place, row in enumerate(rows.tolist())}
-    for reference in ("parent", "wait"):
-        expected[reference] = [there.get(row, -1) for row in expected[reference]]
-    assert_frame_equal(read.tables.df, expected, check_exact=True)
-    assert_frame_equal(read.tables.launches, profile.launches)
 
 
 def test_a_part_of_one_cta_reads_few_row_groups(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

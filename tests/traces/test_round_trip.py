@@ -1,5 +1,7 @@
 """What is saved is read back exactly, whatever the profile and however the file was reformatted."""
 
+from __future__ import annotations
+
 import gzip
 import json
 from pathlib import Path
@@ -7,13 +9,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+import profscope
 import profscope.profiles
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
+from profscope.store.chunks import MAGIC, VERSION
+from profscope.traces import profscope_object
+from profscope.traces.profscope_object import SCHEMA
+from profscope.version import __version__
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import assert_same
+from tests.support.sessions import launch_add, session
 
 
 @pytest.mark.parametrize(
@@ -64,15 +72,6 @@ def test_recompressed_and_misnamed_files_still_load(suffix: str, tmp_path: Path)
         assert_same(profscope.profiles.load(tmp_path / name), profile)
 
 
-def test_both_suffixes_hold_the_same_bytes(tmp_path: Path) -> None:
-    profile = regular_profile()
-    for name in ("a.json", "a.json.gz", "b.json.gz"):
-        profile.save(tmp_path / name)
-    packed = (tmp_path / "a.json.gz").read_bytes()
-    assert gzip.decompress(packed) == (tmp_path / "a.json").read_bytes()
-    assert packed == (tmp_path / "b.json.gz").read_bytes()
-
-
 def test_a_table_that_breaks_the_schema_is_not_saved(tmp_path: Path) -> None:
     profile = regular_profile()
     wrong = Profile(profile.df.astype({"line": "float64"}), profile.launches, profile.metadata)
@@ -117,3 +116,32 @@ def test_a_place_that_cannot_be_written_is_one_clear_error(
     with pytest.raises(error, match=said):
         regular_profile().save(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.json"]
+
+
+# Files of other versions: one error, which names both.
+
+
+@pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])
+def test_a_trace_of_another_schema(schema: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.pftrace"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(profscope_object, "SCHEMA", schema)
+        regular_profile(launches=1, ctas=1, warps=1, iterations=1).save(path)
+    with pytest.raises(TraceError) as caught:
+        profscope.load(path)
+    assert f"has trace schema {schema}, written by profscope {__version__}; " in str(caught.value)
+    assert str(caught.value).endswith(f"this is profscope {__version__}, which reads schema {SCHEMA}")
+
+
+def test_a_spool_of_another_version(tmp_path: Path) -> None:
+    with session(spool=tmp_path) as prof:
+        launch_add()
+    assert prof.spool is not None
+    content = prof.spool.read_bytes()
+    version = VERSION - 1
+    other = MAGIC[:-1] + str(version).encode()
+    prof.spool.write_bytes(content.replace(MAGIC, other))
+    with pytest.raises(TraceError) as caught:
+        profscope.load(prof.spool)
+    assert f"is a spool of version {version}; " in str(caught.value)
+    assert str(caught.value).endswith(f"which reads version {VERSION}")

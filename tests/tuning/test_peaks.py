@@ -13,7 +13,7 @@ import triton
 
 import profscope
 from profscope.device import backend, gpus
-from profscope.device.gpus import Gpu, Peaks, cache_folder, keep, peaks_file
+from profscope.device.gpus import Gpu, Peaks, keep, peaks_file
 from profscope.device.gpus import known_peaks as kept
 from profscope.emulator import activate
 from profscope.errors import SessionError
@@ -120,11 +120,6 @@ def test_peaks_are_kept_by_gpu_driver_and_triton(monkeypatch: pytest.MonkeyPatch
     keep(0, PEAKS)
     monkeypatch.setattr(gpus, "driver_version", lambda: "590.1")
     assert kept(0) is None
-
-
-def test_the_cache_is_where_others_are() -> None:
-    assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/profscope")
-    assert cache_folder({}) == Path.home() / ".cache" / "profscope"
 
 
 @pytest.mark.usefixtures("gpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -13,12 +13,16 @@ import pandas as pd
 import pytest
 
 from profscope.analysis.line_rows import placed
+from profscope.analysis.model.entries import LineEntry, Lines
 from profscope.analysis.source_code.annotated import Annotated, Line, annotate
 from profscope.evidence.tables import evidence, with_evidence
 from profscope.profiles import Profile, load
+from profscope.viewer.cli import main
+from profscope.viewer.kernels import render_lines
 from profscope.viewer.source_view import render_annotated
 from tests.support.captures import captured as sampled_launch
 from tests.support.command_line import run
+from tests.support.models import kernels
 from tests.support.profiles import launch_table, regular_profile
 from tests.support.samples import sample_rows
 from tests.support.sessions import launch_add, session
@@ -193,3 +197,53 @@ def test_a_text_that_is_nested_too_deeply_is_shown_as_it_is(tmp_path: Path) -> N
         shown = run(str(tmp_path / "t.json"), *view)
         assert (shown.returncode, shown.stderr) == (0, "")
         assert view != ["--source"] or statement[:20] in shown.stdout
+
+
+# Lines and their samples.
+
+SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
+TABLE = sample_rows(
+    {26: {"long_scoreboard": 600, "selected": 200}, 27: {"math_pipe_throttle": 200}},
+    blamed={26: (24, "global load")},
+)
+SAMPLED = Profile.of(replace(SPANS, samples=TABLE))
+
+
+def shown(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    SAMPLED.save(folder / "t.json")
+    assert main([str(folder / "t.json"), "--width", "160", *options]) == 0
+    return capsys.readouterr().out
+
+
+def test_samples_are_counted_and_lines_come_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "spans, 1,000 samples" in shown(tmp_path, capsys, "--show", "header")
+    text = shown(tmp_path, capsys)
+    assert "waits for" in text, "the first screen has the lines that take most"
+    text = shown(tmp_path, capsys, "--show", "lines", "--top", "2")
+    first = next(line for line in text.splitlines() if line.startswith("  26 "))
+    assert first.split()[2:3] == ["80.0%"]
+    assert first.endswith("long_scoreboard on load, line 24 (75 %)")
+    assert "5 more lines; --top 0 shows them" in text
+    (kernel,) = json.loads(shown(tmp_path, capsys, "--format", "json", "--show", "lines"))["kernels"]
+    assert (kernel["kernel"], kernel["lines"]["samples"], kernel["left_out"]["lines"]) == (
+        "matmul_kernel",
+        1000,
+        0,
+    )
+    assert kernel["lines"]["rows"][0]["share_samples"] == 0.8
+
+
+def test_a_line_of_another_file_says_so() -> None:
+    nothing = dict.fromkeys(field.name for field in fields(LineEntry))
+    nothing |= {"self_share": 0.5, "source": "x", "stalls": (), "waits_for": ""}
+    places = [("/a/kernel.py", 45, 0), ("/a/helpers.py", 45, 1)]
+    rows = [
+        LineEntry(**nothing | {"file": file, "line": line, "call_paths": paths})  # type: ignore[arg-type]
+        for file, line, paths in places
+    ]
+    (kernel,) = kernels(SPANS)
+    entry = replace(kernel, lines=Lines("spans", 0, tuple(rows), ()))
+    text = [line.plain.split() for line in render_lines(entry, 80)[2:]]
+    assert [words[0] for words in text] == ["45", "helpers.py:45"]

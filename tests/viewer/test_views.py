@@ -1,4 +1,6 @@
-"""The data each view computes, before anything is drawn."""
+"""The data each view computes, the ranges of time that it draws, and how it is fitted into a terminal."""
+
+from __future__ import annotations
 
 import os
 from pathlib import Path
@@ -6,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from profscope.analysis.findings import OF_THE_EMULATOR
@@ -14,14 +17,15 @@ from profscope.analysis.model.labels import Group
 from profscope.analysis.scopes.table import make_tables
 from profscope.analysis.scopes.tree import make_trees
 from profscope.analysis.sources import source_lines
+from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from profscope.viewer.grid import fit, fit_end
+from profscope.viewer.grid import Column, fit_middle, grid, heading, wrap
 from profscope.viewer.header import render_header
 from profscope.viewer.kernels import render_findings, render_kernels
 from profscope.viewer.option_types import parse_zoom
 from profscope.viewer.scopes import render_table, render_tree
 from profscope.viewer.timeline import LABEL_WIDTH, Choice, choose_cta, make_timeline, render_timeline
-from profscope.viewer.units import duration_text, printable, source_text
+from profscope.viewer.units import duration_text
 from tests.support.examples import examples
 from tests.support.models import groups, kernels, shown
 from tests.support.one_warp import story
@@ -44,19 +48,6 @@ def no_source(file: str, line: int) -> str:
 @pytest.fixture(scope="module")
 def profile() -> Profile:
     return regular_profile(launches=2, ctas=8, warps=4, iterations=6)
-
-
-def test_table_agrees_with_the_summary(profile: Profile) -> None:
-    summary = profile.summary()
-    for unit in ("ns", "cycles"):
-        table = make_tables(profile.tables, unit, 0, KERNELS)[0]
-        roots = profile.df[profile.df["depth"] == 0]
-        assert table.warp_time == roots[f"duration_{unit}"].sum()
-        assert (table.launches, table.ctas, table.warps) == (2, 16, 64)
-        assert {row.scope: row.self for row in table.rows} == dict(
-            zip(summary["scope"], summary[f"self_{unit}"], strict=True)
-        )
-        assert sum(row.share or 0 for row in table.rows) == pytest.approx(1)
 
 
 def test_tree_is_in_program_order_with_its_depths(profile: Profile) -> None:
@@ -179,16 +170,6 @@ def test_durations_have_three_digits_and_a_unit(value: float, unit: str, text: s
     assert duration_text(value, unit) == text
 
 
-def test_texts_are_fitted_in_terminal_cells() -> None:
-    assert fit("abcdef", 6) == "abcdef"
-    assert fit("abcdef", 4) == "abc…"
-    assert cell_len(fit("中文中文", 5)) <= 5
-    assert fit_end("abcdef", 4) == "…def"
-    assert printable("a\x1b\n\u200bé") == "a\\x1b\\n\\u200bé"
-    assert source_text("/a/b/k.py", 3) == "k.py:3"
-    assert source_text("", 0) == ""
-
-
 def test_source_lines_are_shown_while_they_are_those_that_ran(tmp_path: Path) -> None:
     source, other = tmp_path / "kernel.py", tmp_path / "kernel.txt"
     source.write_text("first\n    x = tl.load(p)  # second\n")
@@ -235,9 +216,13 @@ def test_the_table_is_ordered_by_the_unit_shown() -> None:
     assert orders == {"ns": ["b", "a", "k"], "cycles": ["a", "b", "k"]}
 
 
-def test_time_that_a_loop_keeps_for_itself_is_in_no_ops_span() -> None:
-    table = make_tables(STORY.tables, "ns", 0, [Group("k")])[0]
-    assert table.uncovered == pytest.approx(0.3), "4 of the kernel and 8 of the loop, of 40"
+def test_launches_without_a_time_are_counted() -> None:
+    one = regular_profile(launches=1)
+    launches = one.launches.assign(ctas=0, records=0, start_ns=0, end_ns=0)
+    entries = kernels(Profile(one.df.iloc[:0], launches, one.metadata))
+    lines = [line.plain for line in render_kernels(entries, "ns", 100, 0)]
+    assert lines[2].split() == ["matmul_kernel", "1", "-", "0ns", *"----"]
+    assert lines[-1] == "matmul_kernel: 1 launch without records or without an end: no time known."
 
 
 def test_findings_say_what_is_alike_once() -> None:
@@ -273,3 +258,105 @@ def test_findings_say_what_is_alike_once() -> None:
     assert "3 more; --show findings --top 0 has them" in text
     whole = "\n".join(line.plain for line in render_findings(rows, 100, 0))
     assert all(f"why {at}\n" in whole for at in range(6))
+
+
+# Ranges of time as --zoom takes them.
+
+LONG = 10**10
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "expected"),
+    [
+        ("1.5us:3us", "ns", (1500, 3000)),
+        ("100:2ms", "ns", (100, 2_000_000)),
+        (" 1us : 2us ", "ns", (1000, 2000)),
+        ("900:2k", "cycles", (900, 2000)),
+        (".5k:1M", "cycles", (500, 1_000_000)),
+        ("900:", "ns", (900, LONG)),
+        (":2us", "ns", (0, 2000)),
+        ("1us:2us", "cycles", (2000, 4000)),
+        ("1k:2k", "ns", (500, 1000)),
+    ],
+)
+def test_ranges(text: str, unit: str, expected: tuple[int, int]) -> None:
+    assert parse_zoom(text).within(LONG, unit, 2.0) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":", "1us", "1us:2us:3us", "a:b", "1kk:2k", "-1:2", "1x:"])
+def test_what_is_no_range(text: str) -> None:
+    with pytest.raises(OptionError, match=r"not a range of time: .*; write it like 1us:2us"):
+        parse_zoom(text)
+
+
+@pytest.mark.parametrize("text", ["2us:1us", "5:5"])
+def test_a_range_ends_after_its_start(text: str) -> None:
+    with pytest.raises(OptionError, match="the end is before the start"):
+        parse_zoom(text)
+
+
+def test_a_range_behind_the_end() -> None:
+    with pytest.raises(TraceError, match=r"--zoom begins at 90.0k cycles; the CTA takes 12.3k cycles"):
+        parse_zoom("90k:").within(12_300, "cycles", 1.0)
+
+
+# Text wrapped in terminal cells, and columns that give way.
+
+
+def test_lines_end_between_parts() -> None:
+    assert wrap(["a 1", "b 22", "c"], 11, ", ") == ["a 1, b 22,", "c"]
+    assert wrap(["a 1", "b 22", "c"], 9, ", ") == ["a 1,", "b 22, c"]
+    assert wrap(["name 1", "name 2"], 20, "  ") == ["name 1  name 2"]
+    assert wrap(["abcdefg"], 3) == ["abc", "def", "g"]
+    assert wrap([], 3) == []
+
+
+@given(
+    st.lists(st.text(alphabet="ab 中é", max_size=12), max_size=6),
+    st.integers(2, 20),
+    st.sampled_from([" ", ", ", "  "]),
+)
+def test_wrapped_lines_fit_and_lose_nothing(parts: list[str], width: int, separator: str) -> None:
+    lines = wrap(parts, width, separator)
+    assert all(cell_len(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(separator.join(parts).split())
+
+
+COLUMNS = [Column("name", "name"), Column("a", spare=2), Column("b"), Column("c", spare=1)]
+ROW = ["kernel_of_a_long_name", "1234", "5678", "9012"]
+
+
+def drawn(width: int) -> list[str]:
+    return [line.plain for line in grid(COLUMNS, [ROW], [""], width)]
+
+
+def test_columns_are_left_out_before_names_are_cut_short() -> None:
+    assert drawn(60)[1] == "kernel_of_a_long_name  1234  5678  9012"
+    assert drawn(39)[1] == "kernel_of_a_long_name  1234  5678  9012"
+    assert drawn(38)[1] == "kernel_of_a_long_name 1234 5678 9012"
+    assert drawn(34)[1] == "kernel_of_a_long_n… 1234 5678 9012"
+    assert drawn(30)[1] == "kernel_of_a_long_na… 5678 9012"
+    assert drawn(22)[1] == "kernel_of_a_long… 5678"
+    assert drawn(16)[1] == "kernel_of_… 5678"
+    assert [len(line.split()) for line in drawn(22)] == [2, 2], "the head as the rows"
+
+
+def test_a_heading_goes_on_below_where_the_line_is_short() -> None:
+    parts = ["1 launch", "16 CTAs", "3.5us of warp time"]
+    assert [line.plain for line in heading("k", parts, 50)] == ["k  1 launch, 16 CTAs, 3.5us of warp time"]
+    short = [line.plain for line in heading("k", parts, 24)]
+    assert short == ["k", "  1 launch, 16 CTAs,", "  3.5us of warp time"]
+    assert [line.plain for line in heading("k" * 50, ["x"], 20)] == ["k" * 19 + "…", "  x"]
+
+
+def test_kernels_that_begin_alike_look_different() -> None:
+    """As those of torch.compile do."""
+    names = [f"triton_per_fused_add_native_layer_norm_{number}" for number in range(12)]
+    columns = [Column("kernel", "kernel"), Column("line")]
+    lines = grid(columns, [[name, "7"] for name in names], [""] * 12, 30)
+    assert len({line.plain for line in lines}) == 13
+    assert lines[2].plain == "triton_per_f…layer_norm_1    7"
+    assert grid(columns, [[names[3], "7"]], [""], 30)[1].plain == "triton_per_fused_add_nat…    7"
+    wide = fit_middle("矩阵乘法矩阵乘法kernel_1", 11)
+    assert wide.endswith("el_1")
+    assert cell_len(wide) <= 11

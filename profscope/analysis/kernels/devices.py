@@ -1,7 +1,7 @@
 """What a device can do at most, how many CTAs of a kernel fit on one of its SMs, and its pipes.
 
 Pipes as Nsight Compute names them (NVIDIA, "Kernel Profiling Guide", Pipelines). The table of opcodes agrees
-with the counters of each pipe of an H200 (tests/analysis/test_pipes.py); other architectures divide a few
+with the counters of each pipe of an H200 (tests/analysis/test_limits.py); other architectures divide a few
 opcodes otherwise.
 """
 

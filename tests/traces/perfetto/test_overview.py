@@ -1,4 +1,4 @@
-"""What is drawn above the spans, as Perfetto's own trace processor sees it."""
+"""What is drawn above the spans, as Perfetto's trace processor sees it, and in recordings that are kept."""
 
 from __future__ import annotations
 

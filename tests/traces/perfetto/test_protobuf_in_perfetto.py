@@ -17,7 +17,7 @@ from profscope.traces.perfetto.protobuf import field
 from profscope.traces.tracks import assign_tracks, drawn_name, root_spans, row_devices, warp_name
 from tests.support.examples import examples
 from tests.support.processor import SPAN_KINDS, Processor
-from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
+from tests.support.profiles import payloads, profiles, regular_profile
 
 ARGS = ("debug.iter", "source.line_number", "source.file_name", "source.function_name")
 SLICES = f"""
@@ -174,35 +174,6 @@ def test_values_launch_and_cta_are_args(tmp_path: Path, processor: Processor) ->
     assert sorted(
         processor.query(f"select {args} from slice where depth = 0 and category in {SPAN_KINDS}")
     ) == [(0, 0), (0, 1)]
-
-
-def test_tracks_are_in_order_below_their_gpu(tmp_path: Path, processor: Processor) -> None:
-    profile = regular_profile(launches=2, ctas=6, warps=2, iterations=2, sms=2)
-    emulated = Profile(profile.df, profile.launches, profile_metadata("emulator"))
-    emulated.save(tmp_path / "trace.pftrace")
-    processor.load(tmp_path / "trace.pftrace")
-    rank = "cast(extract_arg(source_arg_set_id, 'sibling_order_rank') as int)"
-    tracks = processor.query(f"select id, parent_id, name, {rank} from track")
-    children: dict[Any, list[Any]] = {}
-    for number, parent, name, _ in sorted(tracks, key=lambda track: track[3] or 0):
-        children.setdefault(parent, []).append((number, name))
-    assert [name for _, name in children[None]] == ["stream 7", "GPU 0 (emulated)"]
-    ((kernel, name),) = children[children[None][1][0]]
-    assert name == "matmul_kernel"
-    assert [name for _, name in children[kernel]] == ["SM 0 (emulated)", "SM 1 (emulated)"]
-    slots = children[children[kernel][0][0]]
-    assert [name for _, name in slots] == ["CTA slot 0", "CTA 2"]
-    assert [name for _, name in children[slots[1][0]]] == ["warp 0", "warp 1"]
-
-
-@pytest.mark.parametrize("digits", [4, 18])
-def test_times_are_exact_however_long(digits: int, tmp_path: Path, processor: Processor) -> None:
-    random = np.random.default_rng(digits)
-    profile = regular_profile(launches=1, ctas=50, warps=1, iterations=1, sms=1)
-    df = profile.df[profile.df["depth"] == 0].reset_index(drop=True)
-    df["start_ns"] = 2**60 + np.sort(random.integers(0, 10**digits, len(df)))
-    df["duration_ns"] = np.append(np.diff(df["start_ns"]), 1) // 2
-    assert_read_exactly(processor, tmp_path / "trace.pftrace", Profile(df, profile.launches))
 
 
 def test_the_harness_finds_faults(tmp_path: Path, processor: Processor) -> None:
