@@ -1,13 +1,21 @@
 """What `profscope diff` shows: computed as plain data, then printed as text or JSON."""
 
 import argparse
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from rich.text import Text
 
+from profscope.analysis.comparing.code_changes import (
+    Change,
+    KernelChanges,
+    by_kernel,
+    row_text,
+    share_text,
+)
 from profscope.analysis.comparing.differences import differences, program_text, status_text
 from profscope.analysis.comparing.gate import (
     is_slower,
@@ -16,6 +24,7 @@ from profscope.analysis.comparing.gate import (
 )
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
+from profscope.analysis.comparing.renaming import renamed
 from profscope.analysis.model.labels import told_apart
 from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.errors import OptionError
@@ -37,6 +46,11 @@ JUDGED = "--fail-above judges launches that recording has changed"
 ROWS = "self times summed over all warps: a row can grow while the launch gets shorter"
 
 
+_INDENT = " " * 11
+_LONG = 60
+_CAUSES = 4
+"""Facts of a kernel's code that the first screen names."""
+
 _PAGE = 120
 """Columns of text on the page."""
 
@@ -56,7 +70,8 @@ class Comparison:
 
     kernels: of each, `_OF_KERNEL`; what it `says` in a line; whether it has `regressed`: become slower by
     more than was allowed, and that is no noise; its `launch` as a whole, None if its times are not known; the
-    `rows` that are shown, and how many are `omitted`.
+    `rows` that are shown, and how many are `omitted`; `code`: what differs in the compiled code, None if nobody
+    asked and the launch has not changed. show: "rows" or "code".
     """
 
     a: str
@@ -70,6 +85,8 @@ class Comparison:
     program: dict[str, Any]
     fail_above: float | None
     kernels: list[dict[str, Any]]
+    show: str = "rows"
+    top: int = 0
 
     @property
     def has_regressed(self) -> bool:
@@ -93,16 +110,27 @@ def compare(options: argparse.Namespace) -> Comparison:
     traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
     profiles = [part_of(trace.profile, TraceFilter(kernels=options.kernels)) for trace in traces]
     with working("comparing two profiles"):
-        table = differences(profiles[0].tables, profiles[1].tables)
+        pair = dict(options.pair)
+        tables = [renamed(profiles[0].tables, pair) if pair else profiles[0].tables, profiles[1].tables]
+        table = differences(*tables)
+        found = by_kernel(*tables, table, significant=options.show == "rows")
+        code = {each.compared: each for each in found}
     verdicts = [profile.verdict.headline for profile in profiles]
     unit = table.attrs["unit"]
     groups = table.groupby(list(COMPARED), sort=False, dropna=False)
-    kernels = [_kernel(rows, unit, options.top, options.fail_above) for _, rows in groups]
+    kernels = [
+        _kernel(rows, unit, options.top, options.fail_above)
+        | {"code": code.get(tuple(None if pd.isna(each) else each for each in names))}
+        for names, rows in groups
+    ]
     if options.html:
-        sources = (profiles[0].metadata.get("sources") or [], profiles[1].metadata.get("sources") or [])
+        sources = (tables[0].metadata.get("sources") or [], tables[1].metadata.get("sources") or [])
         named = [_named(trace.name, verdict) for trace, verdict in zip(traces, verdicts, strict=True)]
-        tables = ["\n".join(line.plain for line in _table(each["rows"], unit, _PAGE)) for each in kernels]
-        says = [(kernel["says"], text) for kernel, text in zip(kernels, tables, strict=True)]
+        texts = ["\n".join(line.plain for line in _table(each["rows"], unit, _PAGE)) for each in kernels]
+        says = [
+            (kernel["says"], text, "\n".join(_code_lines(kernel["code"], 0)))
+            for kernel, text in zip(kernels, texts, strict=True)
+        ]
         page = comparison_page(table, (named[0], named[1]), sources, says, _distrusted(*verdicts))
         write_page(options.html, page)
     return Comparison(
@@ -117,6 +145,8 @@ def compare(options: argparse.Namespace) -> Comparison:
         program=table.attrs["program"],
         fail_above=options.fail_above,
         kernels=kernels,
+        show=options.show,
+        top=options.top,
     )
 
 
@@ -186,12 +216,47 @@ def _render_kernel(kernel: dict[str, Any], comparison: Comparison, width: int) -
     lines = [Text(line, style=style) for line in wrap(sentence.split(" "), width)]
     if kernel["regressed"]:
         lines.append(Text(f"That is more than --fail-above {comparison.fail_above:g}%.", style="bold red"))
+    if comparison.show == "code":
+        return lines + [
+            Text(part)
+            for line in _code_lines(kernel["code"], comparison.top)
+            for part in textwrap.wrap(line, width, subsequent_indent=_INDENT, break_on_hyphens=False)
+        ]
     if not kernel["rows"]:
         return lines
     lines += _table(kernel["rows"], comparison.unit, width)
     if kernel["omitted"]:
         lines.append(Text(f"{kernel['omitted']} more rows; --top 0 shows them", style="dim"))
-    return lines
+    return lines + [Text(part) for line in _causes(kernel["code"]) for part in wrap(line.split(" "), width)]
+
+
+def _code_lines(code: KernelChanges | None, top: int) -> Iterator[str]:
+    """A line for each fact that differs, with the change of a launch that is at its line."""
+    if code is None or code.why_not:
+        yield "code: " + ("only one side has it" if code is None else code.why_not)
+        return
+    shown = code.changes[: top or None]
+    if any(change.percent is not None for change in shown):
+        yield f"{'%':>7}  of a launch in A, at the line and at those that wait for it"
+    for change in shown:
+        percent = "-" if change.percent is None else f"{change.percent:+.1f}"
+        by = " (by experiments)" if change.basis == "experiment" else ""
+        yield f"{percent:>7}  {printable(row_text(change))}{by}"
+    if len(code.changes) > len(shown):
+        yield f"{len(code.changes) - len(shown)} more; --top 0 shows them"
+    yield share_text(code) if code.changes else "the compiled code is the same"
+
+
+def _causes(code: KernelChanges | None) -> Iterator[str]:
+    """Under a kernel's rows, the facts that cost most."""
+    if code is not None and code.changes:
+        told = [printable(row_text(change)) for change in code.changes if _is_short(change)][:_CAUSES]
+        more = len(code.changes) - len(told)
+        yield f"Code: {'; '.join(told)}" + (f"; {more} more with --show code" if more else "")
+
+
+def _is_short(change: Change) -> bool:
+    return len(change.a) + len(change.b) < _LONG
 
 
 def _table(rows: Sequence[Row], unit: str, width: int) -> list[Text]:

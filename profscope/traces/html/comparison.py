@@ -38,11 +38,12 @@ def comparison_page(
     table: pd.DataFrame,
     names: tuple[str, str],
     sources: tuple[list[dict[str, Any]], list[dict[str, Any]]],
-    says: Sequence[tuple[str, str]],
+    says: Sequence[tuple[str, str, str]],
     distrusted: Sequence[str] = (),
 ) -> str:
     """The whole file. table: what `profscope.diff` returns; sources: `metadata["sources"]` of either side;
-    says: what became of each kernel, in a line, and the table of its rows as text; distrusted: the sides, "A"
+    says: what became of each kernel, in a line, the table of its rows as text, and what differs in its code;
+    distrusted: the sides, "A"
     and "B", whose verdict forbids trust."""
     unit = str(table.attrs["unit"])
     sections: list[Child] = [
@@ -73,7 +74,7 @@ def _kernel(
     rows: pd.DataFrame,
     unit: str,
     sources: tuple[list[dict[str, Any]], list[dict[str, Any]]],
-    says: tuple[str, str],
+    says: tuple[str, str, str],
     *,
     is_doubtful: bool,
 ) -> Markup:
@@ -87,7 +88,10 @@ def _kernel(
     parts += [tag("p", _BESIDE, class_="lead")] if beside else []
     summary = tag("summary", "All rows, of a launch, all its warps together")
     table = tag("div", tag("pre", says[1]), class_="wide")
-    return joined([*parts, *beside, tag("details", summary, table, class_="quiet", open=not beside)])
+    rows_of = tag("details", summary, table, class_="quiet", open=not beside)
+    code = tag("div", tag("pre", says[2]), class_="wide")
+    code_of = tag("details", tag("summary", "What differs in the compiled code"), code, class_="quiet")
+    return joined([*parts, *beside, rows_of, code_of])
 
 
 def _tone(row: dict[str, Any], is_doubtful: bool) -> str:
