@@ -13,6 +13,7 @@ from profscope.analysis.comparing.code_changes import (
     Change,
     KernelChanges,
     by_kernel,
+    compared_key,
     row_text,
     share_text,
 )
@@ -70,8 +71,8 @@ class Comparison:
 
     kernels: of each, `_OF_KERNEL`; what it `says` in a line; whether it has `regressed`: become slower by
     more than was allowed, and that is no noise; its `launch` as a whole, None if its times are not known; the
-    `rows` that are shown, and how many are `omitted`; `code`: what differs in the compiled code, None if nobody
-    asked and the launch has not changed. show: "rows" or "code".
+    `rows` that are shown, and how many are `omitted`; `code`: what differs in the compiled code, None
+    if nobody asked and the launch has not changed. show: "rows" or "code".
     """
 
     a: str
@@ -111,20 +112,20 @@ def compare(options: argparse.Namespace) -> Comparison:
     profiles = [part_of(trace.profile, TraceFilter(kernels=options.kernels)) for trace in traces]
     with working("comparing two profiles"):
         pair = dict(options.pair)
-        tables = [renamed(profiles[0].tables, pair) if pair else profiles[0].tables, profiles[1].tables]
-        table = differences(*tables)
-        found = by_kernel(*tables, table, significant=options.show == "rows")
+        a, b = (profile.tables for profile in profiles)
+        a = renamed(a, pair) if pair else a
+        table = differences(a, b)
+        found = by_kernel(a, b, table, significant=options.show == "rows")
         code = {each.compared: each for each in found}
     verdicts = [profile.verdict.headline for profile in profiles]
     unit = table.attrs["unit"]
     groups = table.groupby(list(COMPARED), sort=False, dropna=False)
     kernels = [
-        _kernel(rows, unit, options.top, options.fail_above)
-        | {"code": code.get(tuple(None if pd.isna(each) else each for each in names))}
+        _kernel(rows, unit, options.top, options.fail_above) | {"code": code.get(compared_key(names))}
         for names, rows in groups
     ]
     if options.html:
-        sources = (tables[0].metadata.get("sources") or [], tables[1].metadata.get("sources") or [])
+        sources = (a.metadata.get("sources") or [], b.metadata.get("sources") or [])
         named = [_named(trace.name, verdict) for trace, verdict in zip(traces, verdicts, strict=True)]
         texts = ["\n".join(line.plain for line in _table(each["rows"], unit, _PAGE)) for each in kernels]
         says = [

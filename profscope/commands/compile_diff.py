@@ -1,6 +1,6 @@
 """`profscope compile-diff`: what two Tritons make of one kernel, or one of two kernels, without running it.
 
-    profscope compile-diff kernels.py:matmul_kernel --triton envs/3.6 --triton envs/3.9 --like trace.pftrace.gz
+    profscope compile-diff kernels.py:matmul_kernel --triton env-3.6 --triton env-3.9 --like trace.json
 
 Each kernel is compiled in a process of the Python that is named; nothing is installed.
 """
@@ -16,7 +16,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from profscope.viewer.option_types import TRACE, add_width, check_there, count, 
 
 if TYPE_CHECKING:
     from profscope.analysis.comparing.code_changes import Change
-    from profscope.analysis.comparing.code_facts import CodeFacts, Instruction, Place
+    from profscope.analysis.comparing.code_facts import CodeFacts, Instruction
 
 __all__ = ["DIFFERS", "main", "make_parser"]
 
@@ -163,11 +162,11 @@ def _main(arguments: Sequence[str] | None) -> int:
     pythons = [*map(_python, options.triton), *[_python("")] * (2 - len(options.triton))]
     configuration = _configuration(options, [name for _, name in kernels])
     with working("compiling twice"):
-        sides = [
+        a, b = sides = [
             _compiled(kernel, python, configuration, options.target)
             for kernel, python in zip(kernels, pythons, strict=True)
         ]
-    changes = ranked_facts(*(side.facts for side in sides), *(side.sources for side in sides))
+    changes = ranked_facts(a.facts, b.facts, a.sources, b.sources)
     _print(options, sides, changes)
     is_found = options.fail_on is not None and any(re.search(options.fail_on, row_text(c)) for c in changes)
     return DIFFERS if is_found else 0
@@ -202,7 +201,7 @@ def _print(options: argparse.Namespace, sides: Sequence[_Side], changes: Sequenc
 
 
 def _python(named: str) -> tuple[str, str]:
-    """The Python to run, and the folder to look in first, "" if none. Raises OptionError for anything else."""
+    """The Python to run, and the folder to look in first, "" if none. Raises OptionError if it is neither."""
     path = Path(named)
     if not named:
         return sys.executable, ""
@@ -299,11 +298,7 @@ def _side(result: dict[str, Any], configuration: dict[str, Any], target: str) ->
             if limits is not None:
                 room = limits.fit(int(about["num_warps"]), registers, int(build["shared_bytes"]))
                 build["ctas_per_sm"] = room
-    classes: dict[Place, Counter[str]] = {}
-    for each in instructions:
-        if each.line:
-            classes.setdefault(_place(each), Counter())[each.cls] += 1
-    facts = facts_of(result["ttgir"], instructions, classes, about_facts(about, build))
+    facts = facts_of(result["ttgir"], instructions, about=about_facts(about, build))
     return _Side(result["triton"], facts, result["sources"])
 
 
@@ -313,9 +308,3 @@ def _sass(cubin: bytes, ptx: str) -> list[Instruction]:
 
     rows = instructions_of(cubin, ptx).rows
     return list(sass_of((row.opcode, row.file, row.line) for row in rows))
-
-
-def _place(instruction: Instruction) -> Place:
-    from profscope.analysis.comparing.code_facts import place_of
-
-    return place_of(instruction.file, instruction.line)

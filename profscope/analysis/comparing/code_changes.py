@@ -40,20 +40,21 @@ from profscope.instrument_passes.kept_text import unpacked
 from profscope.schema import Tables
 
 __all__ = [
-    "CODE_DTYPES", "Change", "KernelChanges", "by_kernel", "changed_facts", "code_difference", "ranked_facts", "row_text",
-    "share_text",
+    "CODE_DTYPES", "Change", "KernelChanges", "by_kernel", "code_difference", "compared_key", "ranked_facts",
+    "row_text", "share_text",
 ]  # fmt: skip
 
 CODE_DTYPES: Final[dict[str, str]] = {
-    "kernel": "str", "variant_a": "Int32", "variant_b": "Int32", "file": "str", "line": "int32", "fact": "str",
-    "a": "str", "b": "str", "change": "float64", "percent": "float64", "basis": "str",
+    "kernel": "str", "variant_a": "Int32", "variant_b": "Int32", "file": "str", "line": "int32",
+    "fact": "str", "a": "str", "b": "str", "change": "float64", "percent": "float64", "basis": "str",
 }  # fmt: skip
 """The columns of the table."""
 
-# Facts of one line, the most telling first. What the launch chose comes before all of them, whatever it costs.
+# Facts of one line, the most telling first. What the launch chose comes before them, whatever it costs.
 _ORDER: Final = (
     "calls", "mma", "transposed operand", "fp8 promotion", "input precision", "asynchronous", "partitions",
-    "iterations ahead", "buffers", "load width", "store width", "index bits", "masked", "spill traffic",
+    "iterations ahead", "buffers", "load width", "store width", "load index bits", "store index bits",
+    "atomic index bits", "masked", "spill traffic",
     "operand 0", "operand 1", "load layout", "store layout", "atomic layout", "reduce layout",
     "product layout", "shared layout", "elements a thread", "layout conversions", "shared traffic",
     "left in flight", OPS, DEPTH, INSTRUCTIONS,
@@ -115,7 +116,9 @@ def by_kernel(
 ) -> Iterator[KernelChanges]:
     """Each pair that both profiles have. significant: only those whose launches changed significantly."""
     lines = Lines(a.metadata.get("sources") or [], b.metadata.get("sources") or [])
-    rows = {_key(key): group for key, group in table.groupby(list(COMPARED), sort=False, dropna=False)}
+    rows = {
+        compared_key(key): group for key, group in table.groupby(list(COMPARED), sort=False, dropna=False)
+    }
     for pair in paired(a, b):
         own = rows.get(pair.names)
         if pair.a is None or pair.b is None or own is None:
@@ -129,10 +132,11 @@ def by_kernel(
             yield KernelChanges(pair.names, why_not=str(error))
             continue
         costs = _Costs(own, lines, facts, _experiments((a, b), pair.kernel, (pair.a, pair.b), lines))
-        yield costs.ranked(pair.names, list(changed_facts(facts[0], facts[1], lines)))
+        yield costs.ranked(pair.names, list(_changed_facts(facts[0], facts[1], lines)))
 
 
-def _key(key: Any) -> tuple[Any, ...]:
+def compared_key(key: Any) -> tuple[Any, ...]:
+    """The columns COMPARED of a group of rows, as `Pair.names` has them."""
     return tuple(None if each is pd.NA or each is None else each for each in key)
 
 
@@ -178,7 +182,7 @@ def _classes(tables: Tables, kernel: str, variant: int) -> dict[Place, Counter[s
 # What differs.
 
 
-def changed_facts(a: CodeFacts, b: CodeFacts, lines: Lines) -> Iterator[Change]:
+def _changed_facts(a: CodeFacts, b: CodeFacts, lines: Lines) -> Iterator[Change]:
     """In no order. Instructions are compared if both sides have them."""
     moved = {place: lines.place(*place) for place in {key[:2] for key in a.values} if place[1]}
     of_a = {(*moved.get(key[:2], key[:2]), key[2]): value for key, value in a.values.items()}
@@ -207,7 +211,7 @@ def ranked_facts(
     a: CodeFacts, b: CodeFacts, sources_a: Sequence[dict[str, Any]], sources_b: Sequence[dict[str, Any]]
 ) -> list[Change]:
     """What differs, by what tells most: of kernels that did not run."""
-    return sorted(changed_facts(a, b, Lines(sources_a, sources_b)), key=_rank)
+    return sorted(_changed_facts(a, b, Lines(sources_a, sources_b)), key=_rank)
 
 
 def _by_place(values: Mapping[tuple[str, int, str], str]) -> dict[Place, list[str]]:
@@ -277,7 +281,7 @@ class _Costs:
             cost, basis = self._tested[place], "experiment"
         else:
             cost = sum(self._change.get(each, 0.0) for each in {place, *self._waiters.get(place, ())})
-        if cost is None or not self._change and change.line:
+        if cost is None or (change.line and not self._change):
             return change
         values = vars(change) | {"change": cost, "percent": cost * percent, "basis": basis}
         return Change(**values)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -25,14 +25,13 @@ from profscope.instrument_passes.analyses.metrics import bytes_of
 from profscope.instrument_passes.analyses.places import Places, is_library
 from profscope.instrument_passes.analyses.values import Node, Value, is_data
 from profscope.instrument_passes.analyses.walk import kernel_of
-from profscope.instrument_passes.errors import IRError, PassError
 from profscope.instrument_passes.functions import function_name
 from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.ops import info_of
 
 __all__ = [
-    "DEPTH", "INSTRUCTIONS", "OPS", "CodeFacts", "Instruction", "Place", "about_facts", "facts_of", "place_of",
-    "ptx_of", "sass_of",
+    "DEPTH", "INSTRUCTIONS", "OPS", "CodeFacts", "Instruction", "Place", "about_facts", "facts_of",
+    "place_of", "ptx_of", "sass_of",
 ]  # fmt: skip
 
 Place = tuple[str, int]
@@ -115,13 +114,14 @@ def place_of(file: str, line: int) -> Place:
 
 def facts_of(
     ttgir: str,
-    instructions: Iterable[Instruction] = (),
+    instructions: Sequence[Instruction] = (),
     classes: Mapping[Place, Counter[str]] | None = None,
     about: Mapping[str, str] | None = None,
     bodies: int = 1,
 ) -> CodeFacts:
-    """instructions: for the width of accesses; classes: by place, how many instructions of each class.
-    about: of the kernel as a whole. bodies: how often the TTGIR has the kernel's body.
+    """instructions: for the width of accesses; classes: by place, how many instructions of each class; if it
+    is None, those of `instructions`. about: of the kernel as a whole. bodies: how often the TTGIR has the
+    kernel's body.
 
     Raises IRError or PassError for a text that is no module of one kernel.
     """
@@ -130,13 +130,21 @@ def facts_of(
     read.loops()
     read.widths(instructions)
     facts = CodeFacts(read.values(), read.waits_for(), read.files)
-    for place, counts in (classes or {}).items():
+    for place, counts in (_counted(instructions) if classes is None else classes).items():
         for fact, shown in ((SPILLS, _SPILLS), (INSTRUCTIONS, counts.keys() - _SPILLS)):
             if told := ", ".join(f"{cls} {counts[cls]}" for cls in sorted(shown & counts.keys())):
                 facts.values[*place, fact] = told
     for name, value in (about or {}).items():
         facts.values["", 0, name] = value
     return facts
+
+
+def _counted(instructions: Iterable[Instruction]) -> dict[Place, Counter[str]]:
+    found: dict[Place, Counter[str]] = defaultdict(Counter)
+    for each in instructions:
+        if each.line:
+            found[place_of(each.file, each.line)][each.cls] += 1
+    return found
 
 
 class _Reader:
@@ -229,7 +237,7 @@ class _Reader:
             self._say(node, "elements a thread", f"{max(1, elements // threads)}")
             masked = any("xi1" in value.type for value in node.operands)
             self._say(node, "masked", "yes" if masked else "no")
-        self._say(node, "index bits", self._index_bits(pointers))
+        self._say(node, f"{kind} index bits", self._index_bits(pointers))
 
     def _index_bits(self, pointers: Value) -> str:
         """The widest offset that is added to the pointers of an access."""

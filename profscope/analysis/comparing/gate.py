@@ -46,12 +46,12 @@ class Difference(AnswerTable):
     def code(self) -> AnswerTable:
         """What differs in the compiled code, by source line, in each kernel the costliest first.
 
-        kernel, variant_a, variant_b, file, line (0: the kernel as a whole), fact, a, b. change: what the fact
-        costs a launch: what its line takes more, and the lines that wait for it, in attrs["unit"]; percent: of
-        a's launch; basis: "time", or "experiment" if both sides left the line out; missing if unknown.
+        kernel, variant_a, variant_b, file, line (0: the kernel as a whole), fact, a, b. change: what its line
+        and the lines that wait for it take more of a launch, in attrs["unit"]; percent: of a's launch; basis:
+        "time", or "experiment" if both sides left the line out; missing if unknown.
 
-        attrs["explained"] has for each pair `percent`, the change of a launch, and `explained`, the part of it
-        at lines whose code differs or that wait for these.
+        attrs["explained"] has for each pair `percent`, the change of a launch, and `explained`, the part of
+        it at lines whose code differs or that wait for these.
         """
         if self._sides is None:
             raise DiffError("only what profscope.diff returned has .code, no table made of it")
