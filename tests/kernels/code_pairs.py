@@ -79,7 +79,7 @@ def unhinted_kernel(x_ptr, out_ptr, start, BLOCK: tl.constexpr):
 
 @triton.jit
 def hinted_kernel(x_ptr, out_ptr, start, BLOCK: tl.constexpr):
-    at = tl.multiple_of(start, 16) + tl.arange(0, BLOCK)
+    at = tl.multiple_of(start + tl.arange(0, BLOCK), 16)
     tl.store(out_ptr + tl.arange(0, BLOCK), tl.load(x_ptr + at))
 
 
