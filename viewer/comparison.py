@@ -232,20 +232,23 @@ def _render_kernel(kernel: dict[str, Any], comparison: Comparison, width: int) -
 
 
 def _code_lines(code: KernelChanges | None, top: int) -> Iterator[str]:
-    """A line for each fact that differs, with the change of a launch that is at its line."""
-    if code is None or code.why_not:
-        yield "code: " + ("only one side has it" if code is None else code.why_not)
+    """A line for each fact that differs, with the change of a launch at its line."""
+    if code is None:
+        yield "code: only one side has it"
         return
     shown = code.changes[: top or None]
     if any(change.percent is not None for change in shown):
-        yield f"{'%':>7}  of a launch in A, at the line and at those that wait for it"
+        yield f"{'%':>7}  of a launch of A: what the line, and those waiting for it, take more"
     for change in shown:
         percent = "-" if change.percent is None else f"{change.percent:+.1f}"
         by = " (by experiments)" if change.basis == "experiment" else ""
         yield f"{percent:>7}  {printable(row_text(change))}{by}"
     if len(code.changes) > len(shown):
         yield f"{len(code.changes) - len(shown)} more; --top 0 shows them"
-    yield share_text(code) if code.changes else "the compiled code is the same"
+    if code.why_not:
+        yield f"code: {code.why_not}"
+    else:
+        yield share_text(code) if code.changes else "the compiled code is the same"
 
 
 def _causes(code: KernelChanges | None) -> Iterator[str]:

@@ -19,8 +19,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_WARP = {"cuda": 32}
-_WIDE = "gfx9"  # AMD GPUs whose warps have 64 lanes
 _KEPT = ("num_warps", "num_stages", "num_ctas", "maxnreg", "shared")
 
 
@@ -44,13 +42,13 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     kernel = getattr(module, request["name"])
     while not hasattr(kernel, "arg_names") or hasattr(kernel, "configs"):  # autotuner, heuristics
         kernel = kernel.fn
-    kind: Any = ASTSource
+    kind = ASTSource
     if getattr(kernel, "is_gluon", lambda: False)():
-        from triton.experimental.gluon._runtime import GluonASTSource as kind  # noqa: N813
-
+        kind = importlib.import_module("triton.experimental.gluon._runtime").GluonASTSource
     backend, _, arch = request["target"].partition(":")
-    wide = 64 if arch.startswith(_WIDE) else 32
-    target = GPUTarget(backend, int(arch) if backend == "cuda" else arch, _WARP.get(backend, wide))
+    target = GPUTarget(
+        backend, int(arch) if backend == "cuda" else arch, 64 if arch.startswith("gfx9") else 32
+    )
     signature, constants, attributes = _arguments(request["arguments"], list(kernel.arg_names))
     source = kind(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
     built = compile_kernel(source, target=target, options=request["options"])

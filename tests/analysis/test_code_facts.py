@@ -123,8 +123,8 @@ def with_experiments(profile: Profile, saved_pct: float) -> Profile:
     """What an experiment would tell of the load of a."""
     file = profile.metadata["sources"][0]["file"]
     row = {
-        "kernel": "matmul_kernel", "variant": 0, "file": file, "line": 34, "op": "load a", "experiment": "off",
-        "saved_pct": saved_pct, "valid": True, "why_not": "",
+        "kernel": "matmul_kernel", "variant": 0, "file": file, "line": 34, "op": "load a",
+        "experiment": "off", "saved_pct": saved_pct, "valid": True, "why_not": "",
     }  # fmt: skip
     table = pd.DataFrame([row]).reindex(columns=list(EXPERIMENT_DTYPES))
     return replace(profile, experiments=table.astype(EXPERIMENT_DTYPES))
@@ -142,8 +142,10 @@ def test_experiments_on_both_sides_tell_what_a_line_costs(one_stage: Profile, th
 def test_a_profile_without_texts_says_so(one_stage: Profile, three_stages: Profile) -> None:
     bare = replace(one_stage, metadata=one_stage.metadata | {"code": []})
     code = profscope.diff(bare, three_stages).code
-    assert code.empty
-    assert "a profile has no TTGIR" in code.attrs["explained"][0]["why_not"]
+    assert code["fact"].tolist() == ["num_stages", "shared_bytes"]
+    (explained,) = code.attrs["explained"]
+    assert "a profile has no TTGIR" in explained["why_not"]
+    assert explained["explained"] is None
 
 
 def test_a_table_made_of_it_has_no_code(one_stage: Profile, three_stages: Profile) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -65,6 +65,7 @@ _RESULTS: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm")
 _FEW_INSTRUCTIONS: Final = 0.1
 """Of a line's instructions: fewer more or less explain no change of its time."""
 _NONE: Final = "none"
+_NO_TEXT: Final = "lines are not compared: a profile has no TTGIR, as session(sources=True) keeps it"
 
 
 @dataclass(frozen=True)
@@ -126,13 +127,20 @@ def by_kernel(
         launch = own[own["kind"] == LAUNCH]
         if significant and not launch["significant"].any():
             continue
+        groups = pair.a, pair.b
+        texts = [_texts(side, pair.kernel, of) for side, of in zip((a, b), groups, strict=True)]
+        why_not = "" if all(texts) else _NO_TEXT
         try:
-            facts = [_facts(side, pair.kernel, of) for side, of in ((a, pair.a), (b, pair.b))]
+            facts = [
+                _facts(side, pair.kernel, of, {} if why_not else text)
+                for side, of, text in zip((a, b), groups, texts, strict=True)
+            ]
         except (IRError, PassError, ValueError) as error:
             yield KernelChanges(pair.names, why_not=str(error))
             continue
-        costs = _Costs(own, lines, facts, _experiments((a, b), pair.kernel, (pair.a, pair.b), lines))
-        yield costs.ranked(pair.names, list(_changed_facts(facts[0], facts[1], lines)))
+        costs = _Costs(own, lines, facts, _experiments((a, b), pair.kernel, groups, lines))
+        found = costs.ranked(pair.names, list(_changed_facts(facts[0], facts[1], lines)))
+        yield replace(found, explained=None, why_not=why_not) if why_not else found
 
 
 def compared_key(key: Any) -> tuple[Any, ...]:
@@ -143,23 +151,28 @@ def compared_key(key: Any) -> tuple[Any, ...]:
 # The facts of one side.
 
 
-def _facts(tables: Tables, kernel: str, group: LaunchGroup) -> CodeFacts:
-    """Raises IRError if the profile has no code of the configuration, or none that can be read."""
+def _texts(tables: Tables, kernel: str, group: LaunchGroup) -> dict[str, Any]:
+    """Of the configuration's binary that recorded; {} if the profile has none."""
     code: list[dict[str, Any]] = tables.metadata.get("code") or []
-    entry = next((each for each in code if (each["kernel"], each["key"]) == (kernel, group.key)), None)
-    if entry is None:
-        raise IRError("a profile has no TTGIR: one that a session has recorded with sources has it")
+    return next((each for each in code if (each["kernel"], each["key"]) == (kernel, group.key)), {})
+
+
+def _facts(tables: Tables, kernel: str, group: LaunchGroup, texts: Mapping[str, Any]) -> CodeFacts:
+    """texts: as `_texts` has them; without, of the kernel as a whole alone. Raises IRError or ValueError for
+    what cannot be read."""
     builds = {each["build"]: each for each in reversed(group.about.get("builds") or [])}
     bodies = 2 if builds.get("instrumented", {}).get("twin") else 1
+    about = about_facts(group.about, builds.get("bare", {}))
+    if not texts:
+        return facts_of("", about=about)
     sass = sampled_code(tables.metadata, kernel, group.variant)
     if sass is not None:
         rows = [(_opcode(text), file, line) for _, text, file, line in sass]
         instructions: Sequence[Instruction] = list(sass_of(rows))
     else:
-        instructions = list(ptx_of(unpacked(entry["ptx"])))
-    about = about_facts(group.about, builds.get("bare", {}))
+        instructions = list(ptx_of(unpacked(texts["ptx"])))
     classes = _classes(tables, kernel, group.variant)
-    return facts_of(unpacked(entry["ttgir"]), instructions, classes, about, bodies)
+    return facts_of(unpacked(texts["ttgir"]), instructions, classes, about, bodies)
 
 
 def _opcode(sass: str) -> str:
@@ -283,8 +296,7 @@ class _Costs:
             cost = sum(self._change.get(each, 0.0) for each in {place, *self._waiters.get(place, ())})
         if cost is None or (change.line and not self._change):
             return change
-        values = vars(change) | {"change": cost, "percent": cost * percent, "basis": basis}
-        return Change(**values)
+        return replace(change, change=cost, percent=cost * percent, basis=basis)
 
     def _explained(self, changes: Sequence[Change], total: float) -> float:
         """Of the change of a launch, what is at lines whose code differs, or that wait for such lines."""

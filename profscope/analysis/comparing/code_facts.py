@@ -121,15 +121,17 @@ def facts_of(
 ) -> CodeFacts:
     """instructions: for the width of accesses; classes: by place, how many instructions of each class; if it
     is None, those of `instructions`. about: of the kernel as a whole. bodies: how often the TTGIR has the
-    kernel's body.
+    kernel's body. Without TTGIR there are no facts of lines but counts of instructions.
 
     Raises IRError or PassError for a text that is no module of one kernel.
     """
-    read = _Reader(ttgir, bodies)
-    read.ops()
-    read.loops()
-    read.widths(instructions)
-    facts = CodeFacts(read.values(), read.waits_for(), read.files)
+    facts = CodeFacts()
+    if ttgir:
+        read = _Reader(ttgir, bodies)
+        read.ops()
+        read.loops()
+        read.widths(instructions)
+        facts = CodeFacts(read.values(), read.waits_for(), read.files)
     for place, counts in (_counted(instructions) if classes is None else classes).items():
         for fact, shown in ((SPILLS, _SPILLS), (INSTRUCTIONS, counts.keys() - _SPILLS)):
             if told := ", ".join(f"{cls} {counts[cls]}" for cls in sorted(shown & counts.keys())):
