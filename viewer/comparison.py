@@ -17,6 +17,7 @@ from profscope.analysis.comparing.code_changes import (
     row_text,
     share_text,
 )
+from profscope.analysis.comparing.code_facts import INSTRUCTIONS
 from profscope.analysis.comparing.differences import differences, program_text, status_text
 from profscope.analysis.comparing.gate import (
     is_slower,
@@ -254,13 +255,14 @@ def _code_lines(code: KernelChanges | None, top: int) -> Iterator[str]:
 def _causes(code: KernelChanges | None) -> Iterator[str]:
     """Under a kernel's rows, the facts that cost most."""
     if code is not None and code.changes:
-        told = [printable(row_text(change)) for change in code.changes if _is_short(change)][:_CAUSES]
+        told = [printable(row_text(change)) for change in code.changes if _is_telling(change)][:_CAUSES]
         more = len(code.changes) - len(told)
-        yield f"Code: {'; '.join(told)}" + (f"; {more} more with --show code" if more else "")
+        yield f"Code: {'; '.join([*told, *[f'{more} more'] * bool(more)])} with --show code"
 
 
-def _is_short(change: Change) -> bool:
-    return len(change.a) + len(change.b) < _LONG
+def _is_telling(change: Change) -> bool:
+    """Layouts are too long for the first screen, and counts of instructions follow from something."""
+    return change.fact != INSTRUCTIONS and len(change.a) + len(change.b) < _LONG
 
 
 def _table(rows: Sequence[Row], unit: str, width: int) -> list[Text]:

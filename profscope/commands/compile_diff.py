@@ -8,7 +8,6 @@ Each kernel is compiled in a process of the Python that is named; nothing is ins
 from __future__ import annotations
 
 import argparse
-import ast
 import base64
 import json
 import os
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,20 +26,18 @@ from profscope.viewer.option_types import TRACE, add_width, check_there, count, 
 
 if TYPE_CHECKING:
     from profscope.analysis.comparing.code_changes import Change
-    from profscope.analysis.comparing.code_facts import CodeFacts, Instruction
+    from profscope.analysis.comparing.code_facts import CodeFacts
 
 __all__ = ["DIFFERS", "main", "make_parser"]
 
 DIFFERS: Final = 3
 """The exit status if --fail-on matches what differs."""
 
-_TYPE: Final = re.compile(r"(?P<kind>\*?k?[a-z]+\d*\w*|\*+[a-z]\w*)(?::(?P<known>16|1))?")
-_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_TOLD: Final = ("file", "line", "fact", "a", "b")
+_SPILL_BYTES: Final = 4
 _EPILOG: Final = f"""\
 examples:
   profscope compile-diff kernels.py:matmul --triton old-env --like run.pftrace.gz
-  profscope compile-diff kernels.py:add --triton envs/3.6 --triton envs/3.9 \\
-      --signature '*fp32:16, *fp32:16, i32, 1024'
   profscope compile-diff old/kernels.py:add kernels.py:add --like run.pftrace.gz
 
 Needs no GPU. docs/diff.md has an example of git bisect run.
@@ -63,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope compile-diff",
-        usage="profscope compile-diff [options] KERNEL.py:NAME [KERNEL.py:NAME]",
+        usage="profscope compile-diff [options] --like TRACE KERNEL.py:NAME [KERNEL.py:NAME]",
         description="Compile a kernel with two Tritons, and show what differs in its code.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -77,30 +74,17 @@ def make_parser() -> argparse.ArgumentParser:
         help="a Python, an environment, or a folder of pip install --target with Triton; twice for A and B, "
         "once for A (default: this Python)",
     )  # fmt: skip
+    parser.add_argument("--target", type=_target, default="cuda:90", metavar="GPU", help="default: cuda:90")
     parser.add_argument(
-        "--target",
-        type=_target,
-        default="cuda:90",
-        metavar="ARCH",
-        help="GPU to compile for (default: cuda:90)",
-    )
-    chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--like", metavar="TRACE", help=f"the configuration that it has: {TRACE}")
-    chosen.add_argument(
-        "--signature", type=_signature, metavar="TYPES",
-        help="of all arguments in order, as triton.tools.compile: '*fp32:16, i32, 1024'",
-    )  # fmt: skip
-    parser.add_argument(
-        "--variant", type=count, default=0, metavar="N", help="configuration of --like (default: 0)"
-    )
-    parser.add_argument("--num-warps", type=count, metavar="N", help="warps of a CTA")
-    parser.add_argument("--num-stages", type=count, metavar="N", help="stages of pipelined loops")
-    parser.add_argument(
-        "--fail-on", type=pattern, metavar="REGEX", help=f"exit with {DIFFERS} if a fact that differs matches"
+        "--like", required=True, metavar="TRACE", help=f"compile the configuration that it has: {TRACE}"
     )
     parser.add_argument(
-        "--top", type=count, default=20, metavar="N", help="facts that are shown; 0: all (default: 20)"
+        "--variant", type=count, default=0, metavar="N", help="number of the configuration (default: 0)"
     )
+    parser.add_argument(
+        "--fail-on", type=pattern, metavar="REGEX", help=f"exit with {DIFFERS} if a row that differs matches"
+    )
+    parser.add_argument("--top", type=count, default=20, metavar="N", help="rows; 0: all (default: 20)")
     add_width(parser)
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -120,33 +104,6 @@ def _target(text: str) -> str:
     return text
 
 
-def _signature(text: str) -> list[list[Any]]:
-    """Of each argument no name, its kind, the value of a constexpr, and what is known of others."""
-    arguments = []
-    for part in map(str.strip, text.split(",")):
-        match = _TYPE.fullmatch(part)
-        if match is None or part in ("True", "False", "None"):
-            try:
-                arguments.append([None, "constexpr", ast.literal_eval(part), None])
-            except (SyntaxError, ValueError):
-                raise argparse.ArgumentTypeError(f"{part!r} is neither a type nor a constant") from None
-        elif match["known"] == "1":
-            arguments.append([None, "constexpr", 1, None])
-        else:
-            known = [["tt.divisibility", 16]] if match["known"] else None
-            arguments.append([None, match["kind"], None, known])
-    return arguments
-
-
-@dataclass(frozen=True)
-class _Side:
-    """What was compiled: with which Triton, and its facts."""
-
-    triton: str
-    facts: CodeFacts
-    sources: list[dict[str, Any]]
-
-
 def _main(arguments: Sequence[str] | None) -> int:
     parser = make_parser()
     options = parser.parse_args(arguments)
@@ -154,50 +111,40 @@ def _main(arguments: Sequence[str] | None) -> int:
         parser.error("two are compared: name at most two kernels and two of --triton")
     if len(options.kernels) + len(options.triton) < 2:
         parser.error("name another kernel, or another Triton with --triton")
-    check_there(*(file for file, _ in options.kernels))
+    check_there(options.like, *(file for file, _ in options.kernels))
     from profscope.analysis.comparing.code_changes import ranked_facts, row_text
     from profscope.progress import working
 
-    kernels = [options.kernels[0], options.kernels[-1]]
+    like = _configuration(options)
     pythons = [*map(_python, options.triton), *[_python("")] * (2 - len(options.triton))]
-    configuration = _configuration(options, [name for _, name in kernels])
+    kernels = options.kernels[0], options.kernels[-1]
     with working("compiling twice"):
-        a, b = sides = [
-            _compiled(kernel, python, configuration, options.target)
+        a, b = (
+            _compiled(kernel, python, like, options.target)
             for kernel, python in zip(kernels, pythons, strict=True)
-        ]
-    changes = ranked_facts(a.facts, b.facts, a.sources, b.sources)
-    _print(options, sides, changes)
-    is_found = options.fail_on is not None and any(re.search(options.fail_on, row_text(c)) for c in changes)
+        )
+    changes = ranked_facts(_facts(a, options.target), _facts(b, options.target), a["sources"], b["sources"])
+    _print(options, (a["triton"], b["triton"]), changes)
+    is_found = options.fail_on is not None and any(
+        re.search(options.fail_on, row_text(each)) for each in changes
+    )
     return DIFFERS if is_found else 0
 
 
-def _print(options: argparse.Namespace, sides: Sequence[_Side], changes: Sequence[Change]) -> None:
-    from rich.text import Text
+def _configuration(options: argparse.Namespace) -> dict[str, Any]:
+    """Raises DiffError if the trace has none of either kernel."""
+    from profscope.analysis.variants import variant_entry
+    from profscope.profiles import load
 
-    from profscope.analysis.comparing.code_changes import row_text
-    from profscope.viewer.outlet import print_json, print_lines, text_width
-
-    names = list(dict.fromkeys(name for _, name in options.kernels))
-    if options.format == "json":
-        told = [
-            {key: value for key, value in asdict(change).items() if key in ("file", "line", "fact", "a", "b")}
-            for change in changes
-        ]
-        print_json(
-            {"kernels": names, "target": options.target, "a": {"triton": sides[0].triton},
-             "b": {"triton": sides[1].triton}, "changes": told}
-        )  # fmt: skip
-        return
-    tritons = " and ".join(dict.fromkeys(side.triton for side in sides))
-    facts = f"{len(changes)} facts differ" if changes else "the compiled code is the same"
-    lines = [f"{' and '.join(names)}, {options.target}, Triton {tritons}: {facts}"]
-    shown = changes[: options.top or None]
-    lines += [f"  {row_text(change)}" for change in shown]
-    if len(changes) > len(shown):
-        lines.append(f"{len(changes) - len(shown)} more; --top 0 shows them")
-    width = text_width(options.width)
-    print_lines([Text(line) for line in lines], width)
+    metadata = load(options.like).metadata
+    names = [name for _, name in options.kernels]
+    found = (variant_entry(metadata, name, options.variant) for name in names)
+    entry = next((each for each in found if each.get("signature")), None)
+    if entry is None:
+        known = ", ".join(metadata.get("variants") or {}) or "none"
+        missing = f"no configuration {options.variant} of {names[0]}; its kernels: {known}"
+        raise DiffError(f"{options.like} has {missing}")
+    return entry
 
 
 def _python(named: str) -> tuple[str, str]:
@@ -213,45 +160,10 @@ def _python(named: str) -> tuple[str, str]:
     raise OptionError(f"--triton {named}: no Python, no environment, and no folder with Triton in it")
 
 
-def _configuration(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """arguments and options of the compilation. Raises DiffError if the trace has none of the kernel."""
-    chosen: dict[str, Any] = {}
-    arguments = options.signature
-    if options.like is not None:
-        from profscope.analysis.variants import variant_entry
-        from profscope.profiles import load
-
-        metadata = load(options.like).metadata
-        found = (variant_entry(metadata, name, options.variant) for name in names)
-        entry = next((each for each in found if each.get("signature")), None)
-        if entry is None:
-            known = ", ".join(metadata.get("variants") or {}) or "none"
-            raise DiffError(
-                f"{options.like} has no configuration {options.variant} of {names[0]}; its kernels: {known}"
-            )
-        arguments = _as_launched(entry)
-        chosen = {name: entry[name] for name in _OPTIONS if entry.get(name) is not None}
-    flags = {"num_warps": options.num_warps, "num_stages": options.num_stages}
-    chosen |= {name: value for name, value in flags.items() if value is not None}
-    return {"arguments": arguments, "options": chosen}
-
-
-def _as_launched(entry: dict[str, Any]) -> list[list[Any]]:
-    """A configuration as `_signature` has it, with names."""
-    known, constants = entry.get("specialisation") or {}, entry.get("constexprs") or {}
-    arguments = [
-        [name, kind, None, known.get(name)]
-        for name, kind in entry["signature"].items()
-        if kind != "constexpr"
-    ]
-    inside = [[name, None, None, each] for name, each in known.items() if name not in entry["signature"]]
-    return [*arguments, *inside, *([name, "constexpr", value, None] for name, value in constants.items())]
-
-
 def _compiled(
-    kernel: tuple[str, str], python: tuple[str, str], configuration: dict[str, Any], target: str
-) -> _Side:
-    """Raises DiffError if it cannot be compiled."""
+    kernel: tuple[str, str], python: tuple[str, str], like: dict[str, Any], target: str
+) -> dict[str, Any]:
+    """What `compat/compile_alone.py` answers. Raises DiffError if that Python cannot compile the kernel."""
     import profscope.compat
 
     program = Path(profscope.compat.__path__[0], "compile_alone.py").read_text()
@@ -259,52 +171,65 @@ def _compiled(
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH", "")]))
     with tempfile.TemporaryDirectory(prefix="profscope-") as into:
         answer = Path(into) / "answer.json"
-        request = {"file": kernel[0], "name": kernel[1], "target": target, "answer": str(answer)}
+        file, name = kernel
+        request = {"file": file, "name": name, "like": like, "target": target, "answer": str(answer)}
         done = subprocess.run(
             [executable, "-c", program],
-            input=json.dumps(request | configuration),
+            input=json.dumps(request),
             env={**os.environ, "PYTHONPATH": path},
             capture_output=True,
             text=True,
             check=False,
         )
-        if not answer.exists():
-            said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-            raise DiffError(f"{executable} could not compile {kernel[1]}: {said}")
-        result = json.loads(answer.read_text())
+        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        result: dict[str, Any] = json.loads(answer.read_text()) if answer.exists() else {"error": said}
     if "error" in result:
-        raise DiffError(f"{kernel[1]} with {folder or executable}: {result['error']}")
-    return _side(result, configuration, target)
+        raise DiffError(f"{folder or executable} cannot compile {name}: {result['error']}")
+    return result
 
 
-def _side(result: dict[str, Any], configuration: dict[str, Any], target: str) -> _Side:
-    from profscope.analysis.comparing.code_facts import about_facts, facts_of, ptx_of
+def _facts(result: dict[str, Any], target: str) -> CodeFacts:
+    from profscope.analysis.comparing.code_facts import about_facts, facts_of, ptx_of, sass_of
+    from profscope.binaries.rows import instructions_of
     from profscope.instrument_passes.analyses.occupancy import limits_of
     from profscope.instrument_passes.errors import ToolchainError
     from profscope.instrument_passes.toolchain import resources_of
 
-    about, cubin = result["about"], base64.b64decode(result["cubin"])
-    build: dict[str, Any] = {"shared_bytes": about.pop("shared")}
-    instructions = list(ptx_of(result["ptx"]))
+    cubin, ptx = base64.b64decode(result["cubin"]), result["ptx"]
+    instructions = list(ptx_of(ptx))
+    build: dict[str, Any] = {"shared_bytes": result["shared_bytes"]}
     if cubin:
         try:
             registers, local = resources_of(cubin)
-            instructions = _sass(cubin, result["ptx"])
+            rows = instructions_of(cubin, ptx).rows
         except (ImportError, ToolchainError):
             pass  # this Python has no Triton, so the PTX tells
         else:
-            build |= {"registers": registers, "spills": local // 4}
+            instructions = list(sass_of((row.opcode, row.file, row.line) for row in rows))
+            build |= {"registers": registers, "spills": local // _SPILL_BYTES}
             limits = limits_of(target)
-            if limits is not None:
-                room = limits.fit(int(about["num_warps"]), registers, int(build["shared_bytes"]))
-                build["ctas_per_sm"] = room
-    facts = facts_of(result["ttgir"], instructions, about=about_facts(about, build))
-    return _Side(result["triton"], facts, result["sources"])
+            warps, shared = int(result["about"]["num_warps"]), int(result["shared_bytes"])
+            build["ctas_per_sm"] = None if limits is None else limits.fit(warps, registers, shared)
+    return facts_of(result["ttgir"], instructions, about=about_facts(result["about"], build))
 
 
-def _sass(cubin: bytes, ptx: str) -> list[Instruction]:
-    from profscope.analysis.comparing.code_facts import sass_of
-    from profscope.binaries.rows import instructions_of
+def _print(options: argparse.Namespace, tritons: tuple[str, str], changes: Sequence[Change]) -> None:
+    from rich.text import Text
 
-    rows = instructions_of(cubin, ptx).rows
-    return list(sass_of((row.opcode, row.file, row.line) for row in rows))
+    from profscope.analysis.comparing.code_changes import row_text
+    from profscope.viewer.outlet import print_json, print_lines, text_width
+
+    names = list(dict.fromkeys(name for _, name in options.kernels))
+    if options.format == "json":
+        told = [{name: value for name, value in asdict(each).items() if name in _TOLD} for each in changes]
+        about = {"kernels": names, "target": options.target, "triton_a": tritons[0], "triton_b": tritons[1]}
+        print_json({**about, "changes": told})
+        return
+    facts = f"{len(changes)} facts differ" if changes else "the compiled code is the same"
+    versions = " and ".join(dict.fromkeys(tritons))
+    lines = [f"{' and '.join(names)}, {options.target}, Triton {versions}: {facts}"]
+    shown = changes[: options.top or None]
+    lines += [f"  {row_text(each)}" for each in shown]
+    if len(changes) > len(shown):
+        lines.append(f"{len(changes) - len(shown)} more; --top 0 shows them")
+    print_lines([Text(line) for line in lines], text_width(options.width))

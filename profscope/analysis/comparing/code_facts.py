@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from profscope.analysis.evidence_table import about_opcode
 from profscope.analysis.variants import LAUNCH_OPTIONS
-from profscope.binaries.listing import class_of
 from profscope.binaries.ptx import read_ptx
-from profscope.emulator.ptx_syntax import ptx_class
 from profscope.instrument_passes.analyses.graph import Graph
 from profscope.instrument_passes.analyses.loop_stages import stages
 from profscope.instrument_passes.analyses.metrics import bytes_of
@@ -80,17 +79,14 @@ _WORDS: Final = {
 _BUFFERS: Final = re.compile(r"!ttg\.memdesc<(\d+)x\d+x(?!i64)")
 _NO_CODE: Final = re.compile(r"\s*(?:$|//|\.|[{}]|[$\w]+:)")
 _PTX_OPCODE: Final = re.compile(r"\s*(?:@!?%?\w+\s+)?([a-z]\w*(?:[.:][\w:]+)*)")
-_PTX_WIDTH: Final = re.compile(r"(?:\.v(\d))?\.[bfsu](\d+)$")
 _COPY_BYTES: Final = re.compile(r"\],\s*(0x[\da-f]+|\d+)")
-_SASS_WIDTH: Final = re.compile(r"\.(U8|S8|U16|S16|64|128)(?:\.|$)")
-_SASS_BYTES: Final = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _WIDTHS: Final = {"global load": "load width", "async copy": "load width", "global store": "store width"}
 _RECORD: Final = "st.global.cs.v4.b32"
 """What profscope's records leave a kernel by, in the PTX of a binary that recorded."""
 
 
 class Instruction(NamedTuple):
-    """bytes: that a thread accesses, 0 if it is no access."""
+    """bytes: that a thread accesses, if it is an access."""
 
     file: str
     line: int
@@ -296,7 +292,7 @@ class _Reader:
         found: dict[tuple[Place, str], set[int]] = defaultdict(set)
         for each in instructions:
             place = place_of(each.file, each.line)
-            if each.bytes and each.cls in _WIDTHS and place in accesses:
+            if each.cls in _WIDTHS and each.bytes and place in accesses:
                 found[place, _WIDTHS[each.cls]].add(each.bytes)
         for (place, fact), widths in found.items():
             self._said[*place, fact][", ".join(f"{each} B" for each in sorted(widths, reverse=True))] = None
@@ -335,9 +331,7 @@ def ptx_of(text: str) -> Iterator[Instruction]:
         if match is None or match[1] == _RECORD:
             continue
         frame = next((frame for frame in chain if not is_library(frame.file)), chain[-1])
-        cls = ptx_class(match[1])
-        width = _PTX_WIDTH.search(match[1])
-        size = int(width[1] or 1) * int(width[2]) // 8 if width else 0
+        _, cls, size, *_ = about_opcode(match[1])
         if cls == "async copy":
             copied = _COPY_BYTES.findall(line)
             size = int(copied[-1], 0) if copied else 0
@@ -347,7 +341,5 @@ def ptx_of(text: str) -> Iterator[Instruction]:
 def sass_of(rows: Iterable[tuple[str, str, int]]) -> Iterator[Instruction]:
     """rows: of each instruction its opcode with modifiers, file and line."""
     for opcode, file, line in rows:
-        named = _SASS_WIDTH.search(opcode)
-        yield Instruction(
-            file, line, class_of(opcode.partition(".")[0]), _SASS_BYTES[named[1]] if named else 4
-        )
+        _, cls, size, *_ = about_opcode(opcode)
+        yield Instruction(file, line, cls, size)
