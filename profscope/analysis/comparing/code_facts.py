@@ -29,8 +29,8 @@ from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.ops import info_of
 
 __all__ = [
-    "DEPTH", "INSTRUCTIONS", "OPS", "CodeFacts", "Instruction", "Place", "about_facts", "facts_of",
-    "place_of", "ptx_of", "sass_of",
+    "DEPTH", "INSTRUCTIONS", "OPS", "CodeFacts", "Instruction", "Place", "about_facts", "counts_in",
+    "facts_of", "place_of", "ptx_of", "sass_of", "total_count",
 ]  # fmt: skip
 
 Place = tuple[str, int]
@@ -97,7 +97,7 @@ class Instruction(NamedTuple):
 @dataclass(frozen=True)
 class CodeFacts:
     """values: by place and fact. waits_for: by place, the places whose results are waited for there; a loop
-    waits for what is in it. files: by name, with their folders."""
+    waits for what is in it, a function for the rest. files: by name, with their folders."""
 
     values: dict[tuple[str, int, str], str] = field(default_factory=dict)
     waits_for: dict[Place, set[Place]] = field(default_factory=dict)
@@ -301,14 +301,24 @@ class _Reader:
         found: dict[Place, set[Place]] = defaultdict(set)
         for node in self._graph.nodes:
             here, info = self._at[node], info_of(node.op)
-            for loop in node.loops:
-                found[self._at[loop]].add(here)
+            for around in node.loops or node.around[-1:]:
+                found[self._at[around]].add(here)
             if info is None or info.cls not in _WAITING:
                 continue
             for made in self._graph.backward(node.operands, lambda each: not is_data(each)):
                 if is_data(made):
                     found[here].add(self._at[made])
         return {place: made - {place, ("", 0)} for place, made in found.items()}
+
+
+def counts_in(text: str) -> dict[str, int]:
+    """Of a fact that counts: "integer 12, float 4"."""
+    parts = (each.rpartition(" ") for each in re.split("[,;] ", text) if " " in each)
+    return {cls: int(count) for cls, _, count in parts}
+
+
+def total_count(text: str) -> int:
+    return sum(counts_in(text).values())
 
 
 def about_facts(entry: Mapping[str, Any], build: Mapping[str, Any]) -> dict[str, str]:

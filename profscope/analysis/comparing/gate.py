@@ -48,7 +48,7 @@ class Difference(AnswerTable):
 
         kernel, variant_a, variant_b, file, line (0: the kernel as a whole), fact, a, b. change: what its line
         and the lines that wait for it take more of a launch, in attrs["unit"]; percent: of a's launch; basis:
-        "time", or "experiment" if both sides left the line out; missing if unknown.
+        how that is known: "samples", "spans" or "experiment"; missing if unknown.
 
         attrs["explained"] has for each pair `percent`, the change of a launch, and `explained`, the part of
         it at lines whose code differs or that wait for these.
