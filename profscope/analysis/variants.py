@@ -10,15 +10,7 @@ import pandas as pd
 
 from profscope.schema import MODEL_DTYPES
 
-__all__ = [
-    "LAUNCH_OPTIONS",
-    "MODEL",
-    "configuration",
-    "differing",
-    "variant_entry",
-    "with_model",
-    "with_model_of_spans",
-]
+__all__ = ["MODEL", "configuration", "differing", "variant_entry", "with_model", "with_model_of_spans"]
 
 MODEL: Final = tuple(MODEL_DTYPES)
 _SHOWN_DIGITS: Final = 6
@@ -91,13 +83,13 @@ def _added(
     return table.assign(**columns)
 
 
-LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 def configuration(variant: Mapping[str, Any]) -> dict[str, Any]:
     """By name: what the kernel captures, types of arguments, constexprs, and the launch options that were
     set."""
-    options = {name: variant[name] for name in LAUNCH_OPTIONS if variant.get(name) is not None}
+    options = {name: variant[name] for name in _LAUNCH_OPTIONS if variant.get(name) is not None}
     told = (variant.get(name) or {} for name in ("captured", "signature", "constexprs"))
     return {name: value for each in told for name, value in each.items()} | options
 

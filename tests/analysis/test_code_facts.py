@@ -63,11 +63,10 @@ def test_names_numbers_and_places_of_the_text_are_no_facts() -> None:
     assert ranked_facts(facts_of(kernel.asm["ttgir"]), facts_of(moved), before, after) == []
 
 
-def recorded(stages: int, name: str = "") -> Profile:
-    """name: what the kernel is to be called."""
+def recorded(stages: int, **options: Any) -> Profile:
     a, b = (torch.ones(SIZE, SIZE, dtype=torch.float16) for _ in "ab")
     c = torch.empty(SIZE, SIZE, dtype=torch.float16)
-    with session(evidence=True) as prof:
+    with session(evidence=True, **options) as prof:
         for _ in range(2):
             matmul_kernel[(4,)](a, b, c, *(SIZE,) * 6, **TILES, num_stages=stages, num_warps=2)
     return prof.profile
@@ -95,6 +94,7 @@ def test_profiles_tell_what_the_compiler_did(one_stage: Profile, three_stages: P
     assert rows[34, "asynchronous"] == rows[35, "asynchronous"] == ("no", "cp.async")
     assert rows[34, "iterations ahead"] == ("none", "2")
     assert rows[0, "shared_bytes"] == ("2048", "4096")
+    assert set(code["basis"]) == {"samples", ""}
     assert not {fact for line, fact in rows if line == 36}  # the product is as it was
     (explained,) = code.attrs["explained"]
     assert explained["percent"] == pytest.approx(launch["percent"])
@@ -111,12 +111,45 @@ def test_the_same_code_has_no_row(three_stages: Profile) -> None:
 
 
 def test_records_are_not_of_the_kernels_code(three_stages: Profile) -> None:
-    """Without evidence, and with other records on one side."""
-    with session(instrument="heavy") as prof:
-        a, b = (torch.ones(SIZE, SIZE, dtype=torch.float16) for _ in "ab")
-        c = torch.empty(SIZE, SIZE, dtype=torch.float16)
-        matmul_kernel[(4,)](a, b, c, *(SIZE,) * 6, **TILES, num_stages=3, num_warps=2)
-    assert profscope.diff(three_stages, prof).code.empty
+    """With other records on one side."""
+    assert profscope.diff(three_stages, recorded(3, instrument="heavy")).code.empty
+
+
+def test_a_second_body_for_ctas_that_do_not_record_is_not_counted(
+    one_stage: Profile, three_stages: Profile
+) -> None:
+    sampled = [recorded(stages, ctas=[0]) for stages in (1, 3)]
+    assert sampled[1].metadata["variants"]["matmul_kernel"][0]["builds"][-1]["twin"]
+    tables = [profscope.diff(one_stage, three_stages).code, profscope.diff(*sampled).code]
+    whole, part = (
+        sorted(code.loc[code["fact"] != "instructions", ["line", "fact", "a", "b"]].to_numpy().tolist())
+        for code in tables
+    )
+    assert whole == part
+
+
+def test_without_samples_the_rows_tell_the_time(one_stage: Profile, three_stages: Profile) -> None:
+    unsampled = [replace(each, samples=each.samples.iloc[:0]) for each in (one_stage, three_stages)]
+    difference = profscope.diff(*unsampled)
+    code = difference.code
+    assert set(code["basis"]) == {"spans", ""}
+    (explained,) = code.attrs["explained"]
+    assert abs(explained["explained"]) > 0.7 * abs(explained["percent"])
+    copy = code[(code["line"] == 34) & (code["fact"] == "asynchronous")].iloc[0]
+    launch = difference.iloc[0]
+    rows = difference[~difference["kind"].isin(["launch", "async"])]
+    waiting = (
+        rows["line_b"]
+        .where(rows["line_b"] > 0, rows["line_a"])
+        .isin(
+            range(15, 37)  # copies stand before the loop, too; the product and the other wait go with them
+        )
+    )
+    parts = [
+        launch[f"self_{side}"] * rows.loc[waiting, f"self_{side}"].sum() / rows[f"self_{side}"].sum()
+        for side in "ab"
+    ]
+    assert copy["change"] == pytest.approx(parts[1] - parts[0])
 
 
 def with_experiments(profile: Profile, saved_pct: float) -> Profile:

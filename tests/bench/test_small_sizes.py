@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import profscope
-from bench import overhead, programs, reading, two_runs
+from bench import code_diff, overhead, programs, reading, two_runs
 from profscope.profiles import Profile
 from tests.support.profiles import regular_profile
 from tests.support.validation import validate
@@ -21,6 +21,13 @@ def test_two_runs_of_a_small_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == ""
     assert "matmul, 64^3: 0 of 2 trials with significant rows" in captured.out
     assert "to be found: num_stages=1: +" in captured.out
+
+
+@pytest.mark.exhaustive
+def test_a_slowdown_is_explained_by_the_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_diff.main(["--out", str(tmp_path)]) == 0
+    assert "% of it explained" in capsys.readouterr().out
+    assert len([*tmp_path.glob("*.pftrace.gz")]) == 2
 
 
 @pytest.mark.exhaustive

@@ -18,6 +18,7 @@ from profscope.analysis.comparing.code_facts import (
     DEPTH,
     INSTRUCTIONS,
     OPS,
+    RESOURCES,
     CodeFacts,
     Place,
     place_of,
@@ -33,15 +34,14 @@ __all__ = ["Change", "Costs", "KernelChanges", "rank"]
 
 # Facts of one line, the most telling first. What the launch chose comes before them, whatever it costs.
 _ORDER: Final = (
-    "calls", "mma", "transposed operand", "fp8 promotion", "input precision", "asynchronous", "partitions",
+    "calls", "mma", "transposed operand", "fp8 promotion", "asynchronous",
     "iterations ahead", "buffers", "load width", "store width", "load index bits", "store index bits",
     "atomic index bits", "masked", "spill traffic", "operand 0", "operand 1", "load layout", "store layout",
-    "atomic layout", "reduce layout", "product layout", "shared layout", "elements a thread",
+    "atomic layout", "shared layout", "elements a thread",
     "layout conversions", "shared traffic", "left in flight", OPS, DEPTH, INSTRUCTIONS,
 )  # fmt: skip
 _WEAK: Final = (OPS, DEPTH, INSTRUCTIONS)
 """Mostly they follow from other facts, so these come first."""
-_RESULTS: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm")
 _FEW_INSTRUCTIONS: Final = 0.1
 """Of a line's instructions: fewer more or less explain no change of its time."""
 
@@ -123,7 +123,7 @@ class Costs:
     def _costed(self, change: Change, total: float) -> Change:
         basis = self._basis
         if not change.line:
-            cost = None if change.fact in _RESULTS else total
+            cost = None if change.fact in RESOURCES else total
         elif change.place in self._tested:
             cost, basis = self._tested[change.place], "experiment"
         else:
@@ -157,7 +157,7 @@ class Costs:
 def rank(change: Change) -> tuple[Any, ...]:
     """The key to sort changes by, the costliest first, then the most telling."""
     if not change.line:
-        weight = len(_ORDER) + 1 if change.fact in _RESULTS else -1
+        weight = len(_ORDER) + 1 if change.fact in RESOURCES else -1
     else:
         weight = _ORDER.index(change.fact) if change.fact in _ORDER else len(_ORDER)
     cost = 0.0 if change.percent is None else -abs(round(change.percent, 6))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from profscope.analysis.evidence_table import about_opcode
-from profscope.analysis.variants import LAUNCH_OPTIONS
+from profscope.analysis.variants import configuration
 from profscope.binaries.ptx import read_ptx
 from profscope.instrument_passes.analyses.graph import Graph
 from profscope.instrument_passes.analyses.loop_stages import stages
@@ -26,11 +26,12 @@ from profscope.instrument_passes.analyses.values import Node, Value, is_data
 from profscope.instrument_passes.analyses.walk import kernel_of
 from profscope.instrument_passes.functions import function_name
 from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.ir.signature import elements
 from profscope.instrument_passes.ops import info_of
 
 __all__ = [
-    "DEPTH", "INSTRUCTIONS", "OPS", "CodeFacts", "Instruction", "Place", "about_facts", "counts_in",
-    "facts_of", "place_of", "ptx_of", "sass_of", "total_count",
+    "DEPTH", "INSTRUCTIONS", "OPS", "RESOURCES", "CodeFacts", "Instruction", "Place", "about_facts",
+    "counts_in", "facts_of", "place_of", "ptx_of", "sass_of", "total_count",
 ]  # fmt: skip
 
 Place = tuple[str, int]
@@ -42,7 +43,7 @@ INSTRUCTIONS: Final = "instructions"
 SPILLS: Final = "spill traffic"
 _SPILLS: Final = frozenset({"local load", "local store"})
 
-_RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm")
+RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm")
 # Ops that a line is known by; arithmetic on elements follows from them.
 _COUNTED: Final = (
     "load", "store", "atomic", "async_copy", "wait", "mma", "barrier", "reduce", "layout", "local", "call",
@@ -211,13 +212,9 @@ class _Reader:
             self._say(node, "shared layout", self._layout(kind))
             buffers = _BUFFERS.match(kind)
             self._say(node, "buffers", buffers[1] if buffers and not node.operands else "")
-        elif node.name == "ttg.warp_specialize":
-            self._say(node, "partitions", str(len(node.op.regions) - 1))
         info = info_of(node.op)
         if info is not None and info.cls == "mma":
             self._product(node)
-        elif info is not None and info.cls == "reduce":
-            self._say(node, "reduce layout", self._layout(node.operands[0].type) if node.operands else "")
 
     def _access(self, node: Node, kind: str) -> None:
         """Of an access by pointers."""
@@ -227,12 +224,8 @@ class _Reader:
         layout = self._layout(pointers.type)
         self._say(node, f"{kind} layout", layout)
         if layout:
-            size = pointers.type.partition("<")[2].partition("!")[0].rstrip("x").split("x")
-            elements = 1
-            for side in size:
-                elements *= int(side) if side.isdecimal() else 1
             threads = 32 * max(1, self._module.integer("ttg.num-warps", 1))
-            self._say(node, "elements a thread", f"{max(1, elements // threads)}")
+            self._say(node, "elements a thread", str(max(1, elements(pointers.type) // threads)))
             masked = any("xi1" in value.type for value in node.operands)
             self._say(node, "masked", "yes" if masked else "no")
         self._say(node, f"{kind} index bits", self._index_bits(pointers))
@@ -254,7 +247,6 @@ class _Reader:
         shape = re.search(r"instrShape \[([\d, ]+)\]", layout)
         how = _MMA[5] if "tc_gen5" in node.name else _MMA.get(int(version[1]), "mma") if version else "FMA"
         self._say(node, "mma", f"{how} {shape[1].replace(', ', ' x ') if shape else ''}".strip())
-        self._say(node, "product layout", layout)
         for number, kind in enumerate(kinds[:2]):
             where = "shared memory" if "memdesc" in kind else "registers"
             element = re.search(r"x([a-z]\w*)[,>]", kind)
@@ -262,9 +254,6 @@ class _Reader:
         if any(re.search(r"xf8", kind) for kind in kinds[:2]):
             every = node.op.integer("maxNumImpreciseAcc", 0) or 0
             self._say(node, "fp8 promotion", "never" if every >= _NEVER else f"every {every} of K")
-        precision = node.op.attributes.get("inputPrecision") or ""
-        if any("xf32" in kind for kind in kinds[:2]):
-            self._say(node, "input precision", precision.partition(" ")[0])
 
     def _layout(self, kind: str) -> str:
         """The layout of a type in words, without names; "" of a type without."""
@@ -324,14 +313,12 @@ def total_count(text: str) -> int:
 def about_facts(entry: Mapping[str, Any], build: Mapping[str, Any]) -> dict[str, str]:
     """The kernel as a whole. entry: its configuration, as `metadata["variants"]` has it; build: what its
     binary takes."""
-    facts = {f"constexpr {name}": str(value) for name, value in (entry.get("constexprs") or {}).items()}
-    kinds = entry.get("signature") or {}
-    facts |= {f"type of {name}": str(kind) for name, kind in kinds.items() if kind != "constexpr"}
+    told = configuration(entry) | {name: build[name] for name in RESOURCES if build.get(name) is not None}
+    facts = {name: str(value) for name, value in told.items()}
     for name, known in (entry.get("specialisation") or {}).items():
         words = ", ".join(" ".join(map(str, each)).removeprefix("tt.") for each in known)
         facts[f"known of {name}"] = words.replace("divisibility", "divisible by")
-    told = {name: entry.get(name) for name in LAUNCH_OPTIONS} | {name: build.get(name) for name in _RESOURCES}
-    return facts | {name: str(value) for name, value in told.items() if value is not None}
+    return facts
 
 
 def ptx_of(text: str) -> Iterator[Instruction]:
