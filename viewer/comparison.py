@@ -13,6 +13,7 @@ from profscope.analysis.comparing.code_changes import (
     Change,
     KernelChanges,
     by_kernel,
+    by_line,
     compared_key,
     row_text,
     share_text,
@@ -50,8 +51,9 @@ ROWS = "self times summed over all warps: a row can grow while the launch gets s
 
 _INDENT = " " * 11
 _LONG = 60
-_CAUSES = 4
-"""Facts of a kernel's code that the first screen names."""
+_CAUSES = 3
+_FACTS = 2
+"""Lines of a kernel's code that the first screen names, and facts of each."""
 
 _PAGE = 120
 """Columns of text on the page."""
@@ -233,19 +235,20 @@ def _render_kernel(kernel: dict[str, Any], comparison: Comparison, width: int) -
 
 
 def _code_lines(code: KernelChanges | None, top: int) -> Iterator[str]:
-    """A line for each fact that differs, with the change of a launch at its line."""
+    """The facts of a line that differ, with the change of a launch there."""
     if code is None:
         yield "code: only one side has it"
         return
-    shown = code.changes[: top or None]
-    if any(change.percent is not None for change in shown):
+    lines = list(by_line(code.changes))
+    if any(change.percent is not None for change in code.changes):
         yield f"{'%':>7}  of a launch of A: what the line, and those waiting for it, take more"
-    for change in shown:
-        percent = "-" if change.percent is None else f"{change.percent:+.1f}"
-        by = " (by experiments)" if change.basis == "experiment" else ""
-        yield f"{percent:>7}  {printable(row_text(change))}{by}"
-    if len(code.changes) > len(shown):
-        yield f"{len(code.changes) - len(shown)} more; --top 0 shows them"
+    for own in lines[: top or None]:
+        first = own[0]
+        percent = "-" if first.percent is None else f"{first.percent:+.1f}"
+        by = " (by experiments)" if first.basis == "experiment" else ""
+        yield f"{percent:>7}  {printable(row_text(*own))}{by}"
+    if top and len(lines) > top:
+        yield f"{len(lines) - top} more; --top 0 shows them"
     if code.why_not:
         yield f"code: {code.why_not}"
     else:
@@ -254,10 +257,12 @@ def _code_lines(code: KernelChanges | None, top: int) -> Iterator[str]:
 
 def _causes(code: KernelChanges | None) -> Iterator[str]:
     """Under a kernel's rows, the facts that cost most."""
-    if code is not None and code.changes:
-        told = [printable(row_text(change)) for change in code.changes if _is_telling(change)][:_CAUSES]
-        more = len(code.changes) - len(told)
-        yield f"Code: {'; '.join([*told, *[f'{more} more'] * bool(more)])} with --show code"
+    if code is None or not code.changes:
+        return
+    lines = list(by_line(filter(_is_telling, code.changes)))[:_CAUSES]
+    told = [printable(row_text(*own[:_FACTS])) for own in lines]
+    more = len(code.changes) - sum(len(own[:_FACTS]) for own in lines)
+    yield f"Code: {'; '.join([*told, *[f'{more} more'] * bool(more)])} with --show code"
 
 
 def _is_telling(change: Change) -> bool:

@@ -209,7 +209,7 @@ def _facts(result: dict[str, Any], target: str) -> CodeFacts:
 def _print(options: argparse.Namespace, tritons: tuple[str, str], changes: Sequence[Change]) -> None:
     from rich.text import Text
 
-    from profscope.analysis.comparing.code_changes import row_text
+    from profscope.analysis.comparing.code_changes import by_line, row_text
     from profscope.viewer.outlet import print_json, print_lines, text_width
 
     names = list(dict.fromkeys(name for _, name in options.kernels))
@@ -221,5 +221,5 @@ def _print(options: argparse.Namespace, tritons: tuple[str, str], changes: Seque
     facts = f"{len(changes)} facts differ" if changes else "the compiled code is the same"
     versions = " and ".join(dict.fromkeys(tritons))
     lines = [f"{' and '.join(names)}, {options.target}, Triton {versions}: {facts}"]
-    lines += [f"  {row_text(each)}" for each in changes]
+    lines += [f"  {row_text(*own)}" for own in by_line(changes)]
     print_lines([Text(line) for line in lines], text_width(options.width))

@@ -48,7 +48,7 @@ def test_the_code_takes_the_place_of_rows(traces: dict[int, str]) -> None:
 
 def test_the_first_screen_names_causes_in_the_code(traces: dict[int, str]) -> None:
     done = " ".join(run("diff", traces[1], traces[3], "--top", "2").stdout.split())
-    assert re.search(r"Code: num_stages: 1 -> 3; matmul.py:3[45] asynchronous: no -> cp.async; ", done)
+    assert re.search(r"Code: num_stages: 1 -> 3; matmul.py:3[45] asynchronous: no -> cp.async; iter", done)
     assert "more with --show code" in done
     assert "Code:" not in run("diff", traces[3], traces[3]).stdout
 

@@ -8,8 +8,9 @@ A row is a fact (`code_facts`) that is not the same on both sides, with what it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Final
 
 import pandas as pd
@@ -39,8 +40,8 @@ from profscope.instrument_passes.kept_text import unpacked
 from profscope.schema import Tables
 
 __all__ = [
-    "CODE_DTYPES", "Change", "KernelChanges", "by_kernel", "code_difference", "compared_key", "ranked_facts",
-    "row_text", "share_text",
+    "CODE_DTYPES", "Change", "KernelChanges", "by_kernel", "by_line", "code_difference", "compared_key",
+    "ranked_facts", "row_text", "share_text",
 ]  # fmt: skip
 
 CODE_DTYPES: Final[dict[str, str]] = {
@@ -204,10 +205,17 @@ def _unlike_counts(before: str, after: str, among: Collection[str] | None = None
 # In words.
 
 
-def row_text(change: Change) -> str:
-    """ "kernels.py:34 load width: 16 B -> 2 B"."""
-    place = f"{source_text(change.file, change.line)} " if change.line else ""
-    return f"{place}{change.fact}: {change.a} -> {change.b}"
+def by_line(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """Changes that follow each other and are of one line, with one cost."""
+    for _, own in groupby(changes, key=lambda each: (each.place, each.percent)):
+        yield list(own)
+
+
+def row_text(*changes: Change) -> str:
+    """ "kernels.py:34 load width: 16 B -> 2 B; masked: no -> yes", of one line."""
+    first = changes[0]
+    place = f"{source_text(first.file, first.line)} " if first.line else ""
+    return place + "; ".join(f"{each.fact}: {each.a} -> {each.b}" for each in changes)
 
 
 def share_text(found: KernelChanges) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from profscope.analysis.evidence_table import about_opcode
+from profscope.analysis.evidence_table import LOAD_OPS, STORE_OPS, about_opcode
 from profscope.analysis.variants import configuration
 from profscope.binaries.ptx import read_ptx
 from profscope.instrument_passes.analyses.graph import Graph
@@ -81,16 +81,17 @@ _BUFFERS: Final = re.compile(r"!ttg\.memdesc<(\d+)x\d+x(?!i64)")
 _NO_CODE: Final = re.compile(r"\s*(?:$|//|\.|[{}]|[$\w]+:)")
 _PTX_OPCODE: Final = re.compile(r"\s*(?:@!?%?\w+\s+)?([a-z]\w*(?:[.:][\w:]+)*)")
 _COPY_BYTES: Final = re.compile(r"\],\s*(0x[\da-f]+|\d+)")
-_WIDTHS: Final = {"global load": "load width", "async copy": "load width", "global store": "store width"}
+_WIDTHS: Final = dict.fromkeys(LOAD_OPS, "load width") | dict.fromkeys(STORE_OPS, "store width")
 _RECORD: Final = "st.global.cs.v4.b32"
 """What profscope's records leave a kernel by, in the PTX of a binary that recorded."""
 
 
 class Instruction(NamedTuple):
-    """bytes: that a thread accesses, if it is an access."""
+    """op: in SASS's words, without modifiers. bytes: that a thread accesses, if it is an access."""
 
     file: str
     line: int
+    op: str
     cls: str
     bytes: int
 
@@ -194,7 +195,7 @@ class _Reader:
                 moved = sum(bytes_of(node.op) for node in nodes) // self._bodies
                 fact = "layout conversions" if cls == "layout" else "shared traffic"
                 if moved:
-                    self._said[*place, fact][f"{number} of {moved:,} B in all"] = None
+                    self._said[*place, fact][f"{number} ({moved:,} B)"] = None
 
     def _facts_of_op(self, node: Node) -> None:
         self._say(node, "asynchronous", _HOW.get(node.name, ""))
@@ -281,8 +282,8 @@ class _Reader:
         found: dict[tuple[Place, str], set[int]] = defaultdict(set)
         for each in instructions:
             place = place_of(each.file, each.line)
-            if each.cls in _WIDTHS and each.bytes and place in accesses:
-                found[place, _WIDTHS[each.cls]].add(each.bytes)
+            if each.op in _WIDTHS and place in accesses:
+                found[place, _WIDTHS[each.op]].add(each.bytes)
         for (place, fact), widths in found.items():
             self._said[*place, fact][", ".join(f"{each} B" for each in sorted(widths, reverse=True))] = None
 
@@ -328,15 +329,14 @@ def ptx_of(text: str) -> Iterator[Instruction]:
         if match is None or match[1] == _RECORD:
             continue
         frame = next((frame for frame in chain if not is_library(frame.file)), chain[-1])
-        _, cls, size, *_ = about_opcode(match[1])
-        if cls == "async copy":
-            copied = _COPY_BYTES.findall(line)
-            size = int(copied[-1], 0) if copied else 0
-        yield Instruction(frame.file, frame.line, cls, size)
+        op, cls, size, *_ = about_opcode(match[1])
+        if op == "LDGSTS" and (copied := _COPY_BYTES.findall(line)):
+            size = int(copied[-1], 0)
+        yield Instruction(frame.file, frame.line, op, cls, size)
 
 
 def sass_of(rows: Iterable[tuple[str, str, int]]) -> Iterator[Instruction]:
     """rows: of each instruction its opcode with modifiers, file and line."""
     for opcode, file, line in rows:
-        _, cls, size, *_ = about_opcode(opcode)
-        yield Instruction(file, line, cls, size)
+        op, cls, size, *_ = about_opcode(opcode)
+        yield Instruction(file, line, op, cls, size)

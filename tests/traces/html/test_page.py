@@ -202,7 +202,9 @@ def test_a_diff_stands_side_by_side(tmp_path: Path) -> None:
     a, b = (load(DATA / "diff" / name) for name in names)
     table = diff(a, b)
     page = Page(
-        comparison_page(table, names, (a.metadata["sources"], b.metadata["sources"]), [("faster", "rows")])
+        comparison_page(
+            table, names, (a.metadata["sources"], b.metadata["sources"]), [("faster", "rows", "code")]
+        )
     )
     assert "faster." in page.text
     loop = table[(table["line_b"] == 33) & (table["kind"] != "async") & table["significant"]]["change"].sum()
