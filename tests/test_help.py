@@ -10,6 +10,7 @@ import pytest
 from profscope import __main__ as overview
 from profscope.commands import (
     baseline,
+    compile_diff,
     completion,
     convert,
     doctor,
@@ -26,6 +27,7 @@ PARSERS = {
     "explain": explain.make_parser()[0],
     "view": cli.make_parser("profscope view"),
     "diff": diff_command.make_parser("profscope diff"),
+    "compile-diff": compile_diff.make_parser(),
     "baseline": baseline.make_parser(),
     "convert": convert.make_parser("convert", "IN OUT", "", convert.CONVERT),
     "merge": convert.make_parser("merge", "TRACE... -o OUT", "", convert.MERGE),

@@ -49,6 +49,8 @@ JUDGED = "--fail-above judges launches that recording has changed"
 ROWS = "self times summed over all warps: a row can grow while the launch gets shorter"
 
 
+_READ = 10
+"""Kernels whose code is read for the first screen."""
 _INDENT = " " * 11
 _LONG = 60
 _CAUSES = 3
@@ -74,8 +76,8 @@ class Comparison:
 
     kernels: of each, `_OF_KERNEL`; what it `says` in a line; whether it has `regressed`: become slower by
     more than was allowed, and that is no noise; its `launch` as a whole, None if its times are not known; the
-    `rows` that are shown, and how many are `omitted`; `code`: what differs in the compiled code, None
-    if nobody asked and the launch has not changed. show: "rows" or "code".
+    `rows` that are shown, and how many are `omitted`; `code`: what differs in the compiled code, None if it
+    was not compared. show: "rows" or "code".
     """
 
     a: str
@@ -118,7 +120,7 @@ def compare(options: argparse.Namespace) -> Comparison:
         a, b = (profile.tables for profile in profiles)
         a = renamed(a, pair) if pair else a
         table = differences(a, b)
-        found = by_kernel(a, b, table, significant=options.show == "rows")
+        found = by_kernel(a, b, table, _changed(table) if options.show == "rows" else None)
         code = {each.compared: each for each in found}
     verdicts = [profile.verdict.headline for profile in profiles]
     unit = table.attrs["unit"]
@@ -132,7 +134,7 @@ def compare(options: argparse.Namespace) -> Comparison:
         named = [_named(trace.name, verdict) for trace, verdict in zip(traces, verdicts, strict=True)]
         texts = ["\n".join(line.plain for line in _table(each["rows"], unit, _PAGE)) for each in kernels]
         says = [
-            (kernel["says"], text, "\n".join(_code_lines(kernel["code"], 0)))
+            (kernel["says"], text, "\n".join(_code_lines(kernel["code"], 0)) if kernel["code"] else "")
             for kernel, text in zip(kernels, texts, strict=True)
         ]
         page = comparison_page(table, (named[0], named[1]), sources, says, _distrusted(*verdicts))
@@ -152,6 +154,12 @@ def compare(options: argparse.Namespace) -> Comparison:
         show=options.show,
         top=options.top,
     )
+
+
+def _changed(table: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """The kernels whose launches changed most: reading a kernel's code takes its time."""
+    launches = table[(table["kind"] == LAUNCH) & table["significant"]].head(_READ)
+    return [compared_key(key) for key in launches[list(COMPARED)].itertuples(index=False, name=None)]
 
 
 def _kernel(table: pd.DataFrame, unit: str, top: int, fail_above: float | None) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from profscope.analysis.comparing.code_facts import (
     ptx_of,
     sass_of,
 )
-from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, paired
 from profscope.analysis.comparing.places import Lines
 from profscope.analysis.sources import sampled_code
@@ -72,19 +71,16 @@ def code_difference(a: Tables, b: Tables, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_kernel(
-    a: Tables, b: Tables, table: pd.DataFrame, *, significant: bool = False
+    a: Tables, b: Tables, table: pd.DataFrame, only: Collection[tuple[Any, ...]] | None = None
 ) -> Iterator[KernelChanges]:
-    """Each pair that both profiles have. significant: only those whose launches changed significantly."""
+    """Each pair that both profiles have. only: those with these columns COMPARED; None: all."""
     lines = Lines(a.metadata.get("sources") or [], b.metadata.get("sources") or [])
     rows = {
         compared_key(key): group for key, group in table.groupby(list(COMPARED), sort=False, dropna=False)
     }
     for pair in paired(a, b):
         own = rows.get(pair.names)
-        if pair.a is None or pair.b is None or own is None:
-            continue
-        launch = own[own["kind"] == LAUNCH]
-        if significant and not launch["significant"].any():
+        if pair.a is None or pair.b is None or own is None or (only is not None and pair.names not in only):
             continue
         groups = pair.a, pair.b
         texts = [_texts(side, pair.kernel, of) for side, of in zip((a, b), groups, strict=True)]
@@ -113,7 +109,8 @@ def compared_key(key: Any) -> tuple[Any, ...]:
 def _texts(tables: Tables, kernel: str, group: LaunchGroup) -> dict[str, Any]:
     """Of the configuration's binary that recorded; {} if the profile has none."""
     code: list[dict[str, Any]] = tables.metadata.get("code") or []
-    return next((each for each in code if (each["kernel"], each["key"]) == (kernel, group.key)), {})
+    own = (each for each in code if (each.get("kernel"), each.get("key")) == (kernel, group.key))
+    return next((each for each in own if each.get("ttgir")), {})
 
 
 def _facts(tables: Tables, kernel: str, group: LaunchGroup, texts: Mapping[str, Any]) -> CodeFacts:
@@ -129,7 +126,7 @@ def _facts(tables: Tables, kernel: str, group: LaunchGroup, texts: Mapping[str, 
         rows = [(_opcode(text), file, line) for _, text, file, line in sass]
         instructions: Sequence[Instruction] = list(sass_of(rows))
     else:
-        instructions = list(ptx_of(unpacked(texts["ptx"])))
+        instructions = list(ptx_of(unpacked(texts["ptx"])) if texts.get("ptx") else ())
     classes = _classes(tables, kernel, group.variant)
     return facts_of(unpacked(texts["ttgir"]), instructions, classes, about, bodies)
 
@@ -158,8 +155,8 @@ def _changed_facts(a: CodeFacts, b: CodeFacts, lines: Lines) -> Iterator[Change]
     """In no order. Instructions are compared if both sides have them."""
     moved = {place: lines.place(*place) for place in {key[:2] for key in a.values} if place[1]}
     of_a = {(*moved.get(key[:2], key[:2]), key[2]): value for key, value in a.values.items()}
-    both = [facts.keys() for facts in (_by_place(of_a), _by_place(b.values))]
-    gone = {place for place in both[0] ^ both[1] if place[1]}
+    places = [{key[:2] for key in side if key[1]} for side in (of_a, b.values)]
+    gone = places[0] ^ places[1]
     has_instructions = all(any(key[2] == INSTRUCTIONS for key in side) for side in (of_a, b.values))
     files = {**a.files, **b.files}
     for file, line, fact in sorted(of_a.keys() | b.values.keys()):
@@ -184,13 +181,6 @@ def ranked_facts(
 ) -> list[Change]:
     """What differs, by what tells most: of kernels that did not run."""
     return sorted(_changed_facts(a, b, Lines(sources_a, sources_b)), key=rank)
-
-
-def _by_place(values: Mapping[tuple[str, int, str], str]) -> dict[Place, list[str]]:
-    found: dict[Place, list[str]] = {}
-    for file, line, fact in values:
-        found.setdefault((file, line), []).append(fact)
-    return found
 
 
 def _unlike_counts(before: str, after: str, among: Collection[str] | None = None) -> tuple[str, str]:

@@ -9,6 +9,7 @@ Facts of the kernel as a whole stand at line 0.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -225,8 +226,9 @@ class _Reader:
         layout = self._layout(pointers.type)
         self._say(node, f"{kind} layout", layout)
         if layout:
-            threads = 32 * max(1, self._module.integer("ttg.num-warps", 1))
-            self._say(node, "elements a thread", str(max(1, elements(pointers.type) // threads)))
+            threads = [self._module.integer(name, 1) for name in ("ttg.num-warps", "ttg.threads-per-warp")]
+            each = elements(pointers.type) // max(1, math.prod(threads))
+            self._say(node, "elements a thread", str(max(1, each)))
             masked = any("xi1" in value.type for value in node.operands)
             self._say(node, "masked", "yes" if masked else "no")
         self._say(node, f"{kind} index bits", self._index_bits(pointers))

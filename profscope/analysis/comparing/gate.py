@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final, Self, TypeAlias
 
 from profscope.analysis.answers import AnswerTable
@@ -42,7 +43,7 @@ class Difference(AnswerTable):
         table._sides = a, b
         return table
 
-    @property
+    @cached_property
     def code(self) -> AnswerTable:
         """What differs in the compiled code, by source line, in each kernel the costliest first.
 

@@ -89,9 +89,13 @@ def _kernel(
     summary = tag("summary", "All rows, of a launch, all its warps together")
     table = tag("div", tag("pre", says[1]), class_="wide")
     rows_of = tag("details", summary, table, class_="quiet", open=not beside)
-    code = tag("div", tag("pre", says[2]), class_="wide")
-    code_of = tag("details", tag("summary", "What differs in the compiled code"), code, class_="quiet")
-    return joined([*parts, *beside, rows_of, code_of])
+    parts += [*beside, rows_of]
+    if says[2]:
+        code = tag("div", tag("pre", says[2]), class_="wide")
+        parts.append(
+            tag("details", tag("summary", "What differs in the compiled code"), code, class_="quiet")
+        )
+    return joined(parts)
 
 
 def _tone(row: dict[str, Any], is_doubtful: bool) -> str:
