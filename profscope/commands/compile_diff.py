@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from profscope.errors import DiffError, OptionError, exit_status, run_command
 from profscope.version import __version__
-from profscope.viewer.option_types import TRACE, add_width, check_there, count, pattern
+from profscope.viewer.option_types import add_width, check_there, count, pattern
 
 if TYPE_CHECKING:
     from profscope.analysis.comparing.code_changes import Change
@@ -60,13 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope compile-diff",
-        usage="profscope compile-diff [options] --like TRACE KERNEL.py:NAME [KERNEL.py:NAME]",
+        usage="profscope compile-diff --like TRACE [options] FILE.py:NAME [FILE.py:NAME]",
         description="Compile a kernel with two Tritons, and show what differs in its code.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "kernels", nargs="+", type=_kernel, metavar="KERNEL.py:NAME",
+        "kernels", nargs="+", type=_kernel, metavar="FILE.py:NAME",
         help="the kernel; or two, A and B, to compare",
     )  # fmt: skip
     parser.add_argument(
@@ -74,9 +74,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="a Python, an environment, or a folder of pip install --target with Triton; twice for A and B, "
         "once for A (default: this Python)",
     )  # fmt: skip
-    parser.add_argument("--target", default="cuda:90", metavar="GPU", help="default: cuda:90")
     parser.add_argument(
-        "--like", required=True, metavar="TRACE", help=f"compile the configuration that it has: {TRACE}"
+        "--target", default="cuda:90", metavar="GPU", help="what to compile for (default: cuda:90)"
+    )
+    parser.add_argument(
+        "--like", required=True, metavar="TRACE", help="a trace that has the configuration to compile"
     )
     parser.add_argument(
         "--variant", type=count, default=0, metavar="N", help="number of the configuration (default: 0)"
@@ -93,7 +95,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _kernel(text: str) -> tuple[str, str]:
     file, colon, name = text.rpartition(":")
     if not (file.endswith(".py") and colon and name.isidentifier()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not KERNEL.py:NAME")
+        raise argparse.ArgumentTypeError(f"{text!r} is not FILE.py:NAME")
     return file, name
 
 
