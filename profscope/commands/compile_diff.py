@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope compile-diff",
-        usage="profscope compile-diff --like TRACE [options] FILE.py:NAME [FILE.py:NAME]",
+        usage="profscope compile-diff --like TRACE [options] FILE.py:NAME...",
         description="Compile a kernel with two Tritons, and show what differs in its code.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
