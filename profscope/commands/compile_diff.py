@@ -37,8 +37,8 @@ _TOLD: Final = ("file", "line", "fact", "a", "b")
 _SPILL_BYTES: Final = 4
 _EPILOG: Final = f"""\
 examples:
-  profscope compile-diff kernels.py:matmul --triton old-env --like run.pftrace.gz
-  profscope compile-diff old/kernels.py:add kernels.py:add --like run.pftrace.gz
+  profscope compile-diff kernels.py:matmul --triton old-env --like trace.json
+  profscope compile-diff old/kernels.py:add kernels.py:add --like trace.json
 
 Needs no GPU. docs/diff.md has an example of git bisect run.
 

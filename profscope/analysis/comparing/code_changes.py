@@ -49,6 +49,8 @@ CODE_DTYPES: Final[dict[str, str]] = {
 }  # fmt: skip
 """The columns of the table."""
 
+_OF_ONE_SIDE: Final = ("calls", OPS, INSTRUCTIONS)
+"""Of a line that has code on one side only."""
 _NONE: Final = "none"
 _NO_TEXT: Final = "lines are not compared: a profile has no TTGIR, as session(sources=True) keeps it"
 
@@ -164,8 +166,8 @@ def _changed_facts(a: CodeFacts, b: CodeFacts, lines: Lines) -> Iterator[Change]
         is_one_sided = (file, line) in gone
         if before == after or (fact == INSTRUCTIONS and not has_instructions):
             continue
-        if is_one_sided and fact not in (OPS, INSTRUCTIONS):
-            continue  # the line itself came or went
+        if is_one_sided and fact not in _OF_ONE_SIDE:
+            continue
         if fact == DEPTH:  # of ops that both sides have
             common = counts_in(before).keys() & counts_in(after).keys()
             before, after = _unlike_counts(before, after, common)
