@@ -23,7 +23,7 @@ from profscope.instrument_passes.analyses.graph import Graph
 from profscope.instrument_passes.analyses.loop_stages import stages
 from profscope.instrument_passes.analyses.metrics import bytes_of
 from profscope.instrument_passes.analyses.places import Places, is_library
-from profscope.instrument_passes.analyses.values import Node, Value, is_data
+from profscope.instrument_passes.analyses.values import PRODUCTS, Node, Value, is_data
 from profscope.instrument_passes.analyses.walk import kernel_of
 from profscope.instrument_passes.functions import function_name
 from profscope.instrument_passes.ir import parse
@@ -213,9 +213,9 @@ class _Reader:
             kind = node.results[0].type
             self._say(node, "shared layout", self._layout(kind))
             buffers = _BUFFERS.match(kind)
-            self._say(node, "buffers", buffers[1] if buffers and not node.operands else "")
-        info = info_of(node.op)
-        if info is not None and info.cls == "mma":
+            is_array = any(user.name == "ttg.memdesc_index" for user in node.results[0].users)
+            self._say(node, "buffers", buffers[1] if buffers and is_array else "")
+        elif PRODUCTS.search(node.name):
             self._product(node)
 
     def _access(self, node: Node, kind: str) -> None:
