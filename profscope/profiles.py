@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from dataclasses import fields
 from os import PathLike
 from pathlib import Path
@@ -260,7 +261,9 @@ def load(
     return Profile.of(load_selected(path, only))
 
 
-def diff(a: Questions | str | Path, b: Questions | str | Path) -> Difference:
+def diff(
+    a: Questions | str | Path, b: Questions | str | Path, *, pair: Mapping[str, str] | None = None
+) -> Difference:
     """What has changed from profile `a` to profile `b`: profiles, sessions, or paths that `load` reads.
 
     One row per kernel, pair of configurations, grid and scope; kernels with the greatest change first, of a
@@ -293,17 +296,19 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> Difference:
     "program": the time of all recorded launches, and which part of it changed or was not judged.
 
     `.failed(above=5)` is the verdict of a gate as `profscope diff --fail-above 5%` has it, a list of reasons;
-    `.not_judged` lists what it could not judge.
+    `.not_judged` lists what it could not judge. `.code` is the table of what differs in the compiled code.
+
+    pair: kernels that were renamed, the name in a to that in b.
 
     Raises DiffError where no kernel is in both, one is emulated and the other is not, or one is no profile;
     TraceError where a file cannot be read.
     """
-    from profscope.analysis.comparing.differences import differences
     from profscope.analysis.comparing.gate import Difference
+    from profscope.analysis.comparing.renaming import renamed
 
     for each in (a, b):
         if not isinstance(each, Questions | str | Path):
             raise DiffError(f"diff takes profiles, sessions and paths of files, no {type(each).__name__}")
     with working("comparing two profiles"):
         tables = [each.tables if isinstance(each, Questions) else load(each) for each in (a, b)]
-        return Difference.of(differences(tables[0], tables[1]))
+        return Difference.between(renamed(tables[0], pair) if pair else tables[0], tables[1])

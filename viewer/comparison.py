@@ -1,13 +1,24 @@
 """What `profscope diff` shows: computed as plain data, then printed as text or JSON."""
 
 import argparse
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from rich.text import Text
 
+from profscope.analysis.comparing.code_changes import (
+    Change,
+    KernelChanges,
+    by_kernel,
+    by_line,
+    compared_key,
+    row_text,
+    share_text,
+)
+from profscope.analysis.comparing.code_facts import INSTRUCTIONS
 from profscope.analysis.comparing.differences import differences, program_text, status_text
 from profscope.analysis.comparing.gate import (
     is_slower,
@@ -16,6 +27,7 @@ from profscope.analysis.comparing.gate import (
 )
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
+from profscope.analysis.comparing.renaming import renamed
 from profscope.analysis.model.labels import told_apart
 from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.progress import working
@@ -34,6 +46,14 @@ JUDGED = "--fail-above judges launches that recording has changed"
 ROWS = "self times summed over all warps: a row can grow while the launch gets shorter"
 
 
+_READ = 10
+"""Kernels whose code is read for the first screen."""
+_INDENT = " " * 11
+_LONG = 60
+_CAUSES = 3
+_FACTS = 2
+"""Lines of a kernel's code that the first screen names, and facts of each."""
+
 Row = dict[str, Any]
 _OF_KERNEL = ("kernel", "variant_a", "variant_b", "grid_a", "grid_b", "configuration", "differs")
 _OF_ROW = (
@@ -50,7 +70,8 @@ class Comparison:
 
     kernels: of each, `_OF_KERNEL`; what it `says` in a line; whether it has `regressed`: become slower by
     more than was allowed, and that is no noise; its `launch` as a whole, None if its times are not known; the
-    `rows` that are shown, and how many are `omitted`.
+    `rows` that are shown, and how many are `omitted`; `code`: what differs in the compiled code, None if it
+    was not compared. show: "rows" or "code".
     """
 
     a: str
@@ -64,6 +85,8 @@ class Comparison:
     program: dict[str, Any]
     fail_above: float | None
     kernels: list[dict[str, Any]]
+    show: str = "rows"
+    top: int = 0
 
     @property
     def has_regressed(self) -> bool:
@@ -85,11 +108,19 @@ def compare(options: argparse.Namespace) -> Comparison:
     traces = [read(name) for name in (options.a, options.b)]
     profiles = [part_of(trace.profile, TraceFilter(kernels=options.kernels)) for trace in traces]
     with working("comparing two profiles"):
-        table = differences(profiles[0].tables, profiles[1].tables)
+        pair = dict(options.pair)
+        a, b = (profile.tables for profile in profiles)
+        a = renamed(a, pair) if pair else a
+        table = differences(a, b)
+        found = by_kernel(a, b, table, _changed(table) if options.show == "rows" else None)
+        code = {each.compared: each for each in found}
     verdicts = [profile.verdict.headline for profile in profiles]
     unit = table.attrs["unit"]
     groups = table.groupby(list(COMPARED), sort=False, dropna=False)
-    kernels = [_kernel(rows, unit, options.top, options.fail_above) for _, rows in groups]
+    kernels = [
+        _kernel(rows, unit, options.top, options.fail_above) | {"code": code.get(compared_key(names))}
+        for names, rows in groups
+    ]
     return Comparison(
         a=options.a if traces[0].name == traces[1].name else traces[0].name,
         b=options.b if traces[0].name == traces[1].name else traces[1].name,
@@ -102,7 +133,15 @@ def compare(options: argparse.Namespace) -> Comparison:
         program=table.attrs["program"],
         fail_above=options.fail_above,
         kernels=kernels,
+        show=options.show,
+        top=options.top,
     )
+
+
+def _changed(table: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """The kernels whose launches changed most: reading a kernel's code takes its time."""
+    launches = table[(table["kind"] == LAUNCH) & table["significant"]].head(_READ)
+    return [compared_key(key) for key in launches[list(COMPARED)].itertuples(index=False, name=None)]
 
 
 def _kernel(table: pd.DataFrame, unit: str, top: int, fail_above: float | None) -> dict[str, Any]:
@@ -171,12 +210,54 @@ def _render_kernel(kernel: dict[str, Any], comparison: Comparison, width: int) -
     lines = [Text(line, style=style) for line in wrap(sentence.split(" "), width)]
     if kernel["regressed"]:
         lines.append(Text(f"That is more than --fail-above {comparison.fail_above:g}%.", style="bold red"))
+    if comparison.show == "code":
+        return lines + [
+            Text(part)
+            for line in _code_lines(kernel["code"], comparison.top)
+            for part in textwrap.wrap(line, width, subsequent_indent=_INDENT, break_on_hyphens=False)
+        ]
     if not kernel["rows"]:
         return lines
     lines += _table(kernel["rows"], comparison.unit, width)
     if kernel["omitted"]:
         lines.append(Text(f"{kernel['omitted']} more rows; --top 0 shows them", style="dim"))
-    return lines
+    return lines + [Text(part) for line in _causes(kernel["code"]) for part in wrap(line.split(" "), width)]
+
+
+def _code_lines(code: KernelChanges | None, top: int) -> Iterator[str]:
+    """The facts of a line that differ, with the change of a launch there."""
+    if code is None:
+        yield "code: only one side has it"
+        return
+    lines = list(by_line(code.changes))
+    if any(change.percent is not None for change in code.changes):
+        yield f"{'%':>7}  of a launch of A: what the line, and those waiting for it, take more"
+    for own in lines[: top or None]:
+        first = own[0]
+        percent = "-" if first.percent is None else f"{first.percent:+.1f}"
+        by = " (by experiments)" if first.basis == "experiment" else ""
+        yield f"{percent:>7}  {printable(row_text(*own))}{by}"
+    if top and len(lines) > top:
+        yield f"{len(lines) - top} more; --top 0 shows them"
+    if code.why_not:
+        yield f"code: {code.why_not}"
+    else:
+        yield share_text(code) if code.changes else "the compiled code is the same"
+
+
+def _causes(code: KernelChanges | None) -> Iterator[str]:
+    """Under a kernel's rows, the facts that cost most."""
+    if code is None or not code.changes:
+        return
+    lines = list(by_line(filter(_is_telling, code.changes)))[:_CAUSES]
+    told = [printable(row_text(*own[:_FACTS])) for own in lines]
+    more = len(code.changes) - sum(len(own[:_FACTS]) for own in lines)
+    yield f"Code: {'; '.join([*told, *[f'{more} more'] * bool(more)])} with --show code"
+
+
+def _is_telling(change: Change) -> bool:
+    """Layouts are too long for the first screen, and counts of instructions follow from something."""
+    return change.fact != INSTRUCTIONS and len(change.a) + len(change.b) < _LONG
 
 
 def _table(rows: Sequence[Row], unit: str, width: int) -> list[Text]:

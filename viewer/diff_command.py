@@ -39,6 +39,7 @@ examples:
   profscope diff before.json after.json
   profscope diff before.json after.json --kernels matmul
   profscope diff before.json after.json --fail-above 5%
+  profscope diff before.json after.json --show code
   profscope diff --against main after.json --format md
 
 Launches are compared with launches of the same kernel, constexprs and grid, or
@@ -125,6 +126,14 @@ def make_parser(*, is_named: bool = False) -> argparse.ArgumentParser:
     )
     parser.add_argument("--kernels", type=pattern, metavar="REGEX", help=KERNELS)
     parser.add_argument(
+        "--pair", type=_pair, action="append", default=[], metavar="OLD=NEW",
+        help="compare kernel OLD of A with kernel NEW of B; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--show", choices=("rows", "code"), default="rows",
+        help="rows of time, or what differs in the compiled code and what it costs (default: rows)",
+    )  # fmt: skip
+    parser.add_argument(
         "--top", type=count, default=20, metavar="N", help="rows for each kernel; 0: all (default: 20)"
     )
     add_width(parser)
@@ -136,6 +145,13 @@ def make_parser(*, is_named: bool = False) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
+
+
+def _pair(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not (old and equals and new):
+        raise argparse.ArgumentTypeError(f"{text!r} is not OLD=NEW, two names of kernels")
+    return old, new
 
 
 def _percent(text: str) -> float:

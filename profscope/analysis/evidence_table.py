@@ -25,7 +25,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -49,6 +49,7 @@ __all__ = [
     "Floats",
     "Mask",
     "Place",
+    "about_opcode",
     "evidence_table",
 ]
 
@@ -251,7 +252,7 @@ def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:
     """With `op`, `cls`, `bytes` and the pipes; `executed` in instructions of SASS, which one of PTX may be
     several of."""
     opcodes = counts["opcode"].astype(str)
-    about = {opcode: _about(opcode) for opcode in set(opcodes)}
+    about = {opcode: about_opcode(opcode) for opcode in set(opcodes)}
     known = pd.DataFrame(
         [about[each] for each in opcodes], counts.index, columns=["op", "cls", "bytes", "sass", *PIPES]
     )
@@ -266,7 +267,7 @@ def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:
     return amounts.assign(**{pipe: known[pipe] * executed for pipe in PIPES})
 
 
-def _about(opcode: str) -> tuple[object, ...]:
+def about_opcode(opcode: str) -> tuple[Any, ...]:
     """Of an opcode with modifiers: op, class, bytes of a thread, instructions of SASS, and what part of these
     goes to each pipe."""
     is_ptx = opcode[:1].islower()

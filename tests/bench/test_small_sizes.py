@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import profscope
-from bench import launch_spans, overhead, programs, reading, soak, two_runs
+from bench import code_diff, launch_spans, overhead, programs, reading, soak, two_runs
 from tests.support.profiles import regular_profile
 from tests.support.validation import validate
 
@@ -42,6 +42,13 @@ def test_a_bench_runs_without_a_gpu(
 ) -> None:
     assert main(shlex.split(words)) == code
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.exhaustive
+def test_a_slowdown_is_explained_by_the_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_diff.main(["--out", str(tmp_path)]) == 0
+    assert "% of it explained" in capsys.readouterr().out
+    assert len([*tmp_path.glob("*.pftrace.gz")]) == 2
 
 
 def test_many_launches_of_one_file(tmp_path: Path) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from functools import cached_property
+from typing import Any, Final, Self, TypeAlias
 
 from profscope.analysis.answers import AnswerTable
+from profscope.analysis.comparing.code_changes import code_difference
+from profscope.analysis.comparing.differences import differences
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import heading_text
 from profscope.analysis.texts import percentage, three_digits
+from profscope.errors import DiffError
+from profscope.schema import Tables
 
 __all__ = [
     "LEFT_OPEN", "NOTHING_JUDGED", "Difference", "LaunchRow", "is_judged", "is_slower", "launch_text",
@@ -27,7 +32,33 @@ LaunchRow: TypeAlias = Mapping[str, Any]
 
 
 class Difference(AnswerTable):
-    """What `profscope.diff` returns, with a gate's verdict on it."""
+    """What `profscope.diff` returns, with a gate's verdict on it, and what differs in the code."""
+
+    _sides: tuple[Tables, Tables] | None = None
+
+    @classmethod
+    def between(cls, a: Tables, b: Tables) -> Self:
+        """Of two profiles. Raises DiffError."""
+        table = cls.of(differences(a, b))
+        table._sides = a, b
+        return table
+
+    @cached_property
+    def code(self) -> AnswerTable:
+        """What differs in the compiled code, by source line, in each kernel the costliest first.
+
+        kernel, variant_a, variant_b, file, line (0: the kernel as a whole), fact, a, b. change: what its line
+        and the lines that wait for it take more of a launch, in attrs["unit"]; percent: of a's launch; basis:
+        how that is known: "samples", "spans" or "experiment"; missing if unknown.
+
+        attrs["explained"] has for each pair `percent`, the change of a launch, and `explained`, the part of
+        it at lines whose code differs or that wait for these.
+        """
+        if self._sides is None:
+            raise DiffError("only what profscope.diff returned has .code, no table made of it")
+        table = AnswerTable.of(code_difference(*self._sides, self))
+        table.attrs["unit"] = self.attrs["unit"]
+        return table
 
     def failed(self, above: float | str) -> list[str]:
         """Why a gate fails that lets launches become `above` percent slower, 5 or "5%"; empty if it passes.
