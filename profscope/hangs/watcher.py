@@ -56,7 +56,7 @@ class Watcher:
         self.notes: list[str] = []
         self.reported: Callable[[], None] = lambda: None
         self.interrupted: Callable[[], None] = lambda: None
-        self._launches = launches
+        self.launches = launches
         self._hang_s = hang_s
         self._say = say or _to_stderr
         self._looked: dict[int, _Looked] = {}
@@ -95,18 +95,18 @@ class Watcher:
     @property
     def hanging(self) -> bool:
         """Whether a launch that was reported to hang is still under way."""
-        return any("hang" in each.reported for each in [*self._launches.under_way.values()])
+        return any("hang" in each.reported for each in [*self.launches.under_way.values()])
 
     def look(self, *, is_interrupted: bool = False) -> None:
         """At all launches under way; those that hang are reported once. is_interrupted: at once."""
-        for device, board in [*self._launches.boards.items()]:
+        for device, board in [*self.launches.boards.items()]:
             now = time.monotonic()
             before = self._looked.setdefault(device, _Looked(now))
             try:
-                counters, slots = self._launches.look(device)
+                counters, slots = self.launches.look(device)
             except RuntimeError:  # the device has faulted: the program is told
                 continue
-            launches = [each for each in [*self._launches.under_way.values()] if each.device == device]
+            launches = [each for each in [*self.launches.under_way.values()] if each.device == device]
             looked = self._compared(before, slots, counters, launches, now)
             first_of_stream: dict[int, int] = {}
             for each in launches:
@@ -176,7 +176,7 @@ class Watcher:
         """The emulator ends a launch that cannot go on."""
         if not isinstance(error, HangError):
             return
-        board = self._launches.boards[launch.device]
+        board = self.launches.boards[launch.device]
         counters, slots = board.look()
         own = np.flatnonzero(slots["launch"] == launch.number)
         alive, _ = state_of(slots[own], launch.program.manifest)

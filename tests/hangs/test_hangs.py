@@ -128,7 +128,7 @@ def test_a_kernel_that_cannot_hang_is_left_as_it_is() -> None:
     x, out = torch.ones(1024), torch.empty(1024)
     with session(hang_s=60) as prof:
         add_kernel[(1,)](x, x, out, 1024, BLOCK=1024)
-        assert not prof.watcher._launches.seen
+        assert not prof.watcher.launches.seen
     assert out.tolist() == [2.0] * 1024
     assert [note for note in prof.metadata["notes"] if "add_kernel" in note] == []
 

@@ -76,19 +76,6 @@ def test_unchanged_code_is_said(traces: dict[int, str]) -> None:
     assert "the compiled code is the same" in done.stdout
 
 
-def test_the_page_has_the_facts(traces: dict[int, str], tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    assert run("diff", traces[1], traces[3], "--html", str(page)).returncode == 0
-    assert "num_stages: 1 -&gt; 3" in page.read_text()
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "says"),
-    [
-        (["--pair", "matmul_kernel"], 2, "is not OLD=NEW"),
-        (["--pair", "matmul=matmul_kernel"], 1, "no kernel matmul; it has matmul_kernel"),
-    ],
-)
 def test_wrong_pairs(traces: dict[int, str], words: list[str], status: int, says: str) -> None:
     done = run("diff", traces[1], traces[3], *words)
     assert done.returncode == status
