@@ -76,6 +76,13 @@ def test_unchanged_code_is_said(traces: dict[int, str]) -> None:
     assert "the compiled code is the same" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["--pair", "matmul_kernel"], 2, "is not OLD=NEW"),
+        (["--pair", "matmul=matmul_kernel"], 1, "no kernel matmul; it has matmul_kernel"),
+    ],
+)
 def test_wrong_pairs(traces: dict[int, str], words: list[str], status: int, says: str) -> None:
     done = run("diff", traces[1], traces[3], *words)
     assert done.returncode == status
