@@ -141,7 +141,7 @@ def _does(seen: Seen, warps: Sequence[Standing]) -> str:
     mark, place = each.mark, _place(each.mark.file, each.mark.line)
     text = f"{'is' if is_one else 'are'} behind {mark.label}{place}"
     if mark.kind == "at":
-        verb = "poll" if mark.detail == "address" else "wait"
+        verb = "poll" if mark.waits_for == "memory" else "wait"
         what = _waits_for(seen, each)
         text = f"{verb}{'s' * is_one} {'' if verb == 'poll' else 'for '}{what}{place}"
     elif mark.kind == "begin":
