@@ -117,7 +117,9 @@ class WatchedLaunches(RecordedLaunches):
         """Launches under way, and a look at the board after they were launched; see `Board.look`. Those that
         have ended by then are under way no more."""
         launches = [each for each in [*self.under_way.values()] if each.device == device]
-        counters, slots = self.boards[device].look()
+        board = self.boards[device]
+        ended_before = {*board.ended}
+        counters, slots = board.look()
         present, found = set(slots["launch"].tolist()), []
         for watched in launches:
             at = counters[watched.number]
@@ -127,16 +129,21 @@ class WatchedLaunches(RecordedLaunches):
                 self._end(watched, ended)
             else:
                 found.append(watched)
+        ended_by_now = ended_before | {each.number for each in launches} - {each.number for each in found}
+        with self._lock:
+            unseen = sorted(board.ended & ended_by_now - present)
+            board.ended.difference_update(unseen)
+            board.free.extend(unseen)
         return found, counters, slots
 
     def _end(self, watched: WatchedLaunch, ctas: int) -> None:
-        """Its number is free. ctas: that have ended."""
+        """Its number is free once no slot has it. ctas: that have ended."""
         key = watched.device, watched.number
         with self._lock:
             if self.under_way.pop(key, None) is not None and watched.ended_before is not None:
                 if self._cuda:  # the emulator's counters begin at 0 in each launch
                     self._ended[key] = (watched.ended_before + ctas) % _WORD
-                self.boards[watched.device].free.append(watched.number)
+                self.boards[watched.device].ended.add(watched.number)
 
     def _begin(
         self, program: Program, variant: int, ctas: int, stream: int, device: int, tensors: tuple[Tensor, ...]

@@ -112,8 +112,9 @@ class Watcher:
             looked = self._compared(before, slots, counters, launches, now)
             first_of_stream: dict[int, int] = {}
             for each in launches:
-                first_of_stream.setdefault(each.stream, each.index)
-                is_first = first_of_stream[each.stream] == each.index
+                if each.ended_before is not None:  # one in a CUDA graph runs in another stream's order
+                    first_of_stream.setdefault(each.stream, each.index)
+                is_first = first_of_stream.get(each.stream) == each.index
                 self._judge(each, board, before, looked, is_first=is_first, at_once=is_interrupted)
             self._looked[device] = looked
         if is_interrupted and self.hanging:
@@ -242,7 +243,9 @@ def _ctrl_c_told(writes: int) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(ValueError):  # a session that ends in another thread, as one of a run may
-            signal.set_wakeup_fd(-1)
+            latest = signal.set_wakeup_fd(-1)
+            if latest != writes:  # an event loop has begun since
+                signal.set_wakeup_fd(latest)
 
 
 def _to_stderr(text: str) -> None:

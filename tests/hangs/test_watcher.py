@@ -72,6 +72,17 @@ def test_a_launch_ends_with_its_last_warp(look: Looks) -> None:
     assert not look.launches.under_way
 
 
+def test_a_number_is_free_once_no_slot_has_it(look: Looks) -> None:
+    """Another program would not know the places there."""
+    look.board.free.clear()
+    look.board.write(1, 1, 2, 2)
+    look.at(0)
+    assert (look.board.ended, [*look.board.free]) == ({1}, [])
+    look.board.slots["launch"] = 2
+    look.at(1)
+    assert (look.board.ended, [*look.board.free]) == (set(), [1])
+
+
 def test_a_launch_that_begins_while_it_is_looked_at(look: Looks) -> None:
     """Counters are read before slots."""
     look.board.write(0, 0, 1, 1)
