@@ -188,6 +188,8 @@ def _alive(watched: WatchedLaunch, slots: Any) -> bool:
 
 def _tensors(names: Sequence[str], arguments: Sequence[Any]) -> Iterator[Tensor]:
     for name, value in zip(names, arguments, strict=False):
-        if hasattr(value, "untyped_storage"):
+        if isinstance(value, tuple):
+            yield from _tensors([f"{name}[{at}]" for at in range(len(value))], value)
+        elif hasattr(value, "untyped_storage"):
             storage = value.untyped_storage()
             yield Tensor(name, value.data_ptr(), storage.data_ptr() + storage.nbytes())

@@ -82,6 +82,14 @@ def test_a_loop_that_polls(kernel: Any, last: dict[str, int], where: str) -> Non
     assert f"CTA 0 (SM 0): warps 0 to 3 {where}" in text
 
 
+def test_a_word_of_a_tuple() -> None:
+    flags = words(0, 0)
+    with watched(lambda: flags.__setitem__(1, 1)) as prof:
+        hanging.tuple_kernel[(1,)]((torch.ones(1), flags))
+    (text,) = reports(prof)
+    assert "poll tensors[1] + 4 bytes (holds 0) at" in text
+
+
 def test_a_list_that_is_followed_is_no_poll() -> None:
     following = torch.arange(-1, 12000, dtype=torch.int32).clamp(min=0)
     with watched(lambda: None, hang_s=0.3) as prof:

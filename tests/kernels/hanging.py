@@ -27,6 +27,7 @@ __all__ = [
     "slow_kernel",
     "spin_kernel",
     "tiles_kernel",
+    "tuple_kernel",
 ]
 
 
@@ -188,3 +189,11 @@ def chase_kernel(next_ptr, out_ptr, start):
     while at != 0:
         at = tl.load(next_ptr + at)
     tl.store(out_ptr, at + 1.0)
+
+
+@triton.jit
+def tuple_kernel(tensors):
+    """Waits for a word of the second tensor."""
+    while tl.atomic_add(tensors[1] + 1, 0) == 0:
+        pass
+    tl.store(tensors[0], 2.0)
