@@ -80,7 +80,8 @@ class ProgressMark:
     """A place in a kernel at which each warp says that it is there.
 
     kind: "begin" (of a warp program), "at" (before an op that can wait), "past" (behind it), "loop" (before a
-    loop), "poll" (before one that only waits for what it reads), "iteration" (at its start), "end".
+    loop), "poll" and "walk" (before one that only waits for what it reads, see `waiting.polls_of`),
+    "iteration" (at its start), "end".
     section: index of the warp program. op, label: the op's name, and what it is called.
     loop: number of the mark before the innermost loop around it, -1 without one.
     waits_for: of an "at", in words. arrivals: at that mbarrier.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from profscope.instrument_passes.analyses.async_roles import barrier_of
+from profscope.instrument_passes.analyses.graph import Graph, Node
+from profscope.instrument_passes.analyses.graph import Value as Linked
 from profscope.instrument_passes.analyses.places import variable_of
+from profscope.instrument_passes.analyses.walk import constant_of
 from profscope.instrument_passes.functions import function_name
 from profscope.instrument_passes.ir import Module, Op, Value
 from profscope.instrument_passes.ops import info_of
 
-__all__ = ["Wait", "arrivals_at", "wait_of"]
+__all__ = ["Wait", "arrivals_at", "polls_of", "wait_of"]
 
 # Assembly that branches back or waits.
 _WAITS: Final = re.compile(r"\b(?:bra|bar|barrier|wait|try_wait|test_wait|wait_group|bulk|nanosleep)\b")
@@ -30,6 +33,12 @@ _ARRIVES: Final = frozenset(
         "ttng.clc_try_cancel",
     }
 )
+# Classes of ops that a loop may have and still do nothing but wait for what it reads.
+_READS: Final = frozenset({"load", "atomic"})
+_IDLE: Final = _READS | {
+    "scalar", "view", "alloc", "hint", "control", "barrier", "elementwise", "convert", "reduce", "layout",
+}  # fmt: skip
+_ADDS: Final = re.compile(r"tt\.atomic_rmw f?add\b")
 _FOR: Final[Mapping[str, str]] = {
     "ttg.async_wait": "its asynchronous copies",
     "ttng.async_tma_store_wait": "its TMA stores",
@@ -53,7 +62,7 @@ class Wait(NamedTuple):
 
 def wait_of(op: Op, awaited: Mapping[Op, str], *, polls: bool) -> Wait | None:
     """What an op can wait for; None if it never waits for other warps. awaited: see `places.awaited`; polls:
-    whether it is in a loop without a number of iterations, which may wait for what the op reads."""
+    whether it is in a loop that waits for what the op reads."""
     info = info_of(op)
     if op.name == "ttng.wait_barrier":
         return _on_barrier(op, awaited.get(op, ""))
@@ -66,14 +75,62 @@ def wait_of(op: Op, awaited: Mapping[Op, str], *, polls: bool) -> Wait | None:
         return Wait("its assembly") if _WAITS.search(op.first_line) else None
     if info is None:
         return None
-    if info.cls in ("load", "atomic") and op.operands and op.operand_types[0].startswith("!tt.ptr"):
-        pointer = op.resolve(op.operands[0])
-        if not polls or pointer is None:
+    if info.cls in _READS:
+        pointer = op.resolve(op.operands[0]) if polls and op.operands else None
+        if pointer is None:
             return None
-        return Wait("memory", "address", (pointer,))
+        is_scalar = pointer.type.startswith("!tt.ptr")
+        return Wait("memory", "address", (pointer,)) if is_scalar else Wait("memory")
     if info.cls == "barrier" and info.completes:
         return Wait("the other warps of its CTA")
     return Wait(info.label) if info.cls == "wait" else None
+
+
+def polls_of(module: Module) -> dict[Op, str]:
+    """The loops that do nothing but wait for memory that they read, whose iterations are no progress.
+
+    "poll": they read the same places again and again; "walk": the places follow from what they have read, so
+    another address is progress, as in a list.
+    """
+    if not any(op.name == "scf.while" for op in module.walk()):
+        return {}
+    graph = Graph(module)
+    kinds = {node.op: _polls(graph, node) for node in graph.nodes if node.name == "scf.while"}
+    return {op: kind for op, kind in kinds.items() if kind}
+
+
+def _polls(graph: Graph, loop: Node) -> str:
+    """ "" if the loop does something, or ends by itself."""
+    inside = graph.inside(loop)
+    infos = [(node, info_of(node.op)) for node in inside]
+    if any(info is None or info.cls not in _IDLE or _counts(node) for node, info in infos):
+        return ""
+    reads = [node for node, info in infos if info is not None and info.cls in _READS]
+    ends = [value for node in graph.ends(loop) for value in node.operands[:1]]
+    if not any(value.maker in reads for value in _rests_on(ends)):
+        return ""
+    carried = {*graph.arguments(loop, 0), *graph.arguments(loop, 1)}
+    moving = [node.operands[0] for node in reads if carried & _rests_on(node.operands[:1])]
+    if not all(value.type.startswith("!tt.ptr") for value in moving):
+        return ""
+    return "walk" if moving else "poll"
+
+
+def _counts(node: Node) -> bool:
+    """Whether an op adds to memory, such as to a counter of tiles."""
+    op = node.op
+    return _ADDS.search(op.first_line) is not None and constant_of(op, op.operands[1]) != 0
+
+
+def _rests_on(values: Iterable[Linked]) -> set[Linked]:
+    found: set[Linked] = set()
+    waiting = [*values]
+    while waiting:
+        value = waiting.pop()
+        if value not in found:
+            found.add(value)
+            waiting += value.sources
+    return found
 
 
 def arrivals_at(module: Module) -> Callable[[Op], list[Op]]:

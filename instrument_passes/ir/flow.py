@@ -87,7 +87,9 @@ def carry(loop: Op, inits: Sequence[str]) -> Carried:
 def hand_on(loop: Op, values: Sequence[str]) -> None:
     """What the body makes of the carried values, for the next iteration: all that it does not yield yet."""
     terminator = edit.ensure_terminator(loop.regions[-1].entry, "scf.yield")
-    missing = len(loop.header.result_names) - len(terminator.operands)
+    is_while = loop.name == "scf.while"  # which yields what its condition reads
+    wanted = len(loop.regions[0].entry.args if is_while else loop.header.result_names)
+    missing = wanted - len(terminator.operands)
     if len(values) != missing:
         raise loop.error(f"expected {missing} values to hand on, found {len(values)}")
     edit.extend_terminator(terminator, values, ["i32"] * missing)

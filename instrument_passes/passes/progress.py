@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from profscope.instrument_passes.analyses.places import Places, awaited, op_name
-from profscope.instrument_passes.analyses.waiting import Wait, arrivals_at, wait_of
+from profscope.instrument_passes.analyses.waiting import Wait, arrivals_at, polls_of, wait_of
 from profscope.instrument_passes.analyses.walk import (
     LOOPS,
     constant_of,
@@ -72,7 +72,7 @@ class _Warp:
 @dataclass(frozen=True)
 class _Loop:
     """The innermost loop around an op. iteration: i32; mark: number of the mark before the loop, -1 without
-    one; polls: whether it has no number of iterations."""
+    one; polls: whether it is in a loop that polls."""
 
     iteration: str
     mark: int = -1
@@ -90,6 +90,7 @@ class Writer:
         self.places = Places(context.functions)
         self.awaited = awaited(module)
         self.arrivals = arrivals_at(module)
+        self.polls = polls_of(module)
         self.marks: list[ProgressMark] = []
         self.section_of: dict[Region, int] = {kernel.regions[0]: 0}
         self.word, self.cta = module.fresh("ps_word"), module.fresh("ps_cta")  # i64 `COUNTERS.slots`; i32
@@ -225,7 +226,7 @@ class Writer:
             f"{p}_none = arith.constant 0 : i32",
             f"{p}_next = arith.constant 1 : i32",
             self._mark(
-                self._described("poll" if _polls(loop) else "loop", loop, section, around),
+                self._described(self.polls.get(loop, "loop"), loop, section, around),
                 warp,
                 around.iteration,
             ),
@@ -237,16 +238,17 @@ class Writer:
         has_inner = any(inner.name in LOOPS for inner in loop.walk() if inner is not loop)
         carried = flow.carry(loop, [f"{p}_none"])
         (inside,) = carried.inside
-        regions = [(loop.regions[-1].entry, inside)]
+        polls = around.polls or loop in self.polls
+        blocks = [(loop.regions[-1].entry, _Loop(inside, number, polls))]
         if loop.name == "scf.while":  # what it polls is in its condition
-            regions.insert(0, (loop.regions[0].entry, loop.regions[0].entry.args[-1].name))
-        for block, iteration in regions:
-            within = _Loop(iteration, number, polls=loop.name == "scf.while")
-            mark = self._mark(self._described("iteration", loop, section, within), warp, iteration)
-            self._block(block, section, warp, within)
-            if block is regions[0][0]:
-                far = self._far(warp, f"{p}_total", iteration) if is_outermost and has_inner else ""
-                block.prepend(f"{far}\n{mark}".strip())
+            condition = loop.regions[0].entry
+            blocks.insert(0, (condition, _Loop(condition.args[-1].name, number, polls)))
+        first, within = blocks[0]
+        far = self._far(warp, f"{p}_total", within.iteration) if is_outermost and has_inner else ""
+        mark = self._mark(self._described("iteration", loop, section, within), warp, within.iteration)
+        for block, in_block in blocks:
+            self._block(block, section, warp, in_block)
+        first.prepend(f"{far}\n{mark}".strip())
         carried.end.insert_before(f"{p}_later = arith.addi {inside}, {p}_next : i32")
         flow.hand_on(loop, [f"{p}_later"])
         return loop.insert_after(
@@ -259,7 +261,13 @@ class Writer:
             read = flow.read_for(loop)
             step, kind = constant_of(loop, read.step), read.induction_type or "i32"
             if step is not None and step > 0 and kind in ("i32", "i64"):
-                last = f"{p}_count = arith.trunci {p}_wide : i64 to i32" if kind == "i64" else ""
+                narrow = f"""
+                    {p}_most = arith.constant {(1 << 31) - 1} : i64
+                    {p}_fits = arith.cmpi ule, {p}_wide, {p}_most : i64
+                    {p}_low = arith.trunci {p}_wide : i64 to i32
+                    {p}_count = arith.select {p}_fits, {p}_low, {p}_none : i32
+                    """
+                last = narrow if kind == "i64" else ""
                 out = f"{p}_wide" if kind == "i64" else f"{p}_count"
                 return f"""
                     {p}_step = arith.constant {step} : {kind}
@@ -339,21 +347,6 @@ def _inside(op: Op) -> list[Region]:
     """The regions that the op's own warps run: partitions are other warps' programs."""
     regions = recordable_regions(op)
     return regions[:1] if op.name == "ttg.warp_specialize" else regions
-
-
-def _polls(loop: Op) -> bool:
-    """Whether a loop does nothing but wait for what it reads: its iterations are no progress."""
-    if loop.name != "scf.while":
-        return False
-    infos = [info_of(op) for op in loop.walk() if op is not loop]
-    classes = {"" if info is None else info.cls for info in infos}
-    return bool(classes & {"load", "atomic"}) and classes <= {
-        *_TIMELESS,
-        "control",
-        "load",
-        "atomic",
-        "barrier",
-    }
 
 
 def _drop(mark: list[Op]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -73,8 +74,8 @@ class WatchedMemory:
         access = _Access(where, _READ_WRITE)
         _call("cuMemSetAccess", at, self._size, ctypes.byref(access), ctypes.c_size_t(1))
         self.address = int(at.value)
-        self._context, self._stream, pinned = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        _call("cuCtxCreate_v2", ctypes.byref(self._context), 0, device)
+        self._context, self._stream, pinned = _own_context(device), ctypes.c_void_p(), ctypes.c_void_p()
+        _call("cuCtxPushCurrent_v2", self._context)
         try:
             _call("cuStreamCreate", ctypes.byref(self._stream), _NON_BLOCKING)
             _call("cuMemHostAlloc", ctypes.byref(pinned), self._size, _PORTABLE)
@@ -104,6 +105,15 @@ class WatchedMemory:
             _call("cuStreamSynchronize", self._stream)
         finally:
             _call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+
+@cache
+def _own_context(device: int) -> ctypes.c_void_p:
+    """One for all sessions: each takes much of the device's memory."""
+    context = ctypes.c_void_p()
+    _call("cuCtxCreate_v2", ctypes.byref(context), 0, device)
+    _call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+    return context
 
 
 class ProgramMemory:

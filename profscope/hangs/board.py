@@ -22,10 +22,11 @@ Slots = npt.NDArray[np.void]
 
 
 class Board:
-    """free: numbers that no launch has."""
+    """free: numbers that no launch has; ended: those of launches whose slots may be there still."""
 
     def __init__(self) -> None:
         self.free = deque(range(1, MAX_LAUNCHES))
+        self.ended: set[int] = set()
 
     def pointer(self, number: int) -> Any:
         """What Triton's launcher takes for the address of a launch's counters."""

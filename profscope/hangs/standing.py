@@ -21,21 +21,27 @@ Slots = npt.NDArray[Any]
 class Stands(NamedTuple):
     """What is known of each mark of a program, by its number. state: the mark in whose place it counts, as a
     loop that only polls is one place; ends: whether no warp hangs there; polls: whether it is in such a
-    loop."""
+    loop; walks: and that another address is progress there."""
 
     state: npt.NDArray[np.uint32]
     ends: npt.NDArray[np.bool_]
     polls: npt.NDArray[np.bool_]
+    walks: npt.NDArray[np.bool_]
 
 
 @lru_cache(64)
 def stands_of(manifest: Manifest) -> Stands:
     """Of a program."""
-    marks = manifest.marks
-    polls = [mark.loop >= 0 and marks[mark.loop].kind == "poll" for mark in marks]
-    state = [mark.loop if polled else at for at, (mark, polled) in enumerate(zip(marks, polls, strict=True))]
-    ends = [mark.kind == "end" for mark in marks]
-    return Stands(np.array(state, np.uint32), np.array(ends), np.array(polls))
+    state: list[int] = []
+    kinds: list[str] = []  # of the outermost loop around a mark that polls
+    for at, mark in enumerate(manifest.marks):
+        around = "" if mark.loop < 0 else kinds[mark.loop] or manifest.marks[mark.loop].kind
+        polls = around in ("poll", "walk")
+        kinds.append(around if polls else "")
+        state.append(state[mark.loop] if polls else at)
+    ends = [mark.kind == "end" for mark in manifest.marks]
+    polled, walks = [kind != "" for kind in kinds], [kind == "walk" for kind in kinds]
+    return Stands(np.array(state, np.uint32), np.array(ends), np.array(polled), np.array(walks))
 
 
 def state_of(slots: Slots, manifest: Manifest) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint32]]:
@@ -43,7 +49,8 @@ def state_of(slots: Slots, manifest: Manifest) -> tuple[npt.NDArray[np.bool_], n
     3), mark, iteration and CTA."""
     stands = stands_of(manifest)
     places = np.minimum(slots["place"] >> PLACE_SHIFT, len(manifest.marks) - 1)
-    iterations = np.where(stands.polls[places], 0, slots["iteration"])
+    moved = np.where(stands.walks[places], slots["detail"][:, 0], 0)
+    iterations = np.where(stands.polls[places], moved, slots["iteration"])
     return ~stands.ends[places], np.stack([stands.state[places], iterations, slots["cta"]], axis=1)
 
 
@@ -81,7 +88,7 @@ def standing(
     for index, since in zip(indices, since_s.tolist(), strict=True):
         slot = slots[index]
         place, warp = divmod(int(slot["place"]), 1 << PLACE_SHIFT)
-        mark = _polled(manifest.marks, place)
+        mark = _polled(manifest, place)
         is_inner = mark.loop >= 0 and manifest.marks[mark.loop].loop >= 0
         iteration = int(slot["iteration"]) if mark.loop >= 0 else 0
         found.append(
@@ -101,9 +108,12 @@ def standing(
     return sorted(found, key=lambda each: (each.cta, each.warp))
 
 
-def _polled(marks: Sequence[ProgressMark], place: int) -> ProgressMark:
-    """The mark; in a loop that polls, that of what it reads."""
-    mark = marks[place]
-    if mark.loop < 0 or marks[mark.loop].kind != "poll":
-        return mark
-    return next((each for each in marks if each.loop == mark.loop and each.detail == "address"), mark)
+def _polled(manifest: Manifest, place: int) -> ProgressMark:
+    """The mark; in a loop that polls, that of what it has read last."""
+    stands, marks = stands_of(manifest), manifest.marks
+    if not stands.polls[place]:
+        return marks[place]
+    same = np.flatnonzero(stands.state == stands.state[place])
+    reads = [at for at in same.tolist() if marks[at].waits_for == "memory"]
+    before = [at for at in reads if at <= place]
+    return marks[(before or reads or [place])[-1]]

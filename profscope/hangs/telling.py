@@ -69,7 +69,7 @@ def late_text(launch: WatchedLaunch, waited_s: float) -> str:
     """One line of a launch that has not begun, though no launch before it in its stream is under way."""
     return (
         f"{launch.program.manifest.kernel}, launch {launch.index}, has not begun for {waited_s:.1f} s: its "
-        "stream waits for an event of another stream, or for other work before it"
+        "stream waits for an event of another stream or other work before it, or the GPU has no room"
     )
 
 
@@ -141,7 +141,7 @@ def _does(seen: Seen, warps: Sequence[Standing]) -> str:
     mark, place = each.mark, _place(each.mark.file, each.mark.line)
     text = f"{'is' if is_one else 'are'} behind {mark.label}{place}"
     if mark.kind == "at":
-        verb = "poll" if mark.detail == "address" else "wait"
+        verb = "poll" if mark.waits_for == "memory" else "wait"
         what = _waits_for(seen, each)
         text = f"{verb}{'s' * is_one} {'' if verb == 'poll' else 'for '}{what}{place}"
     elif mark.kind == "begin":
@@ -157,7 +157,7 @@ def _where_in_loop(warps: Sequence[Standing]) -> str:
         return ""
     text = f", iteration {_numbers(sorted({each.iteration for each in warps}))}"
     of = f" of {first.iterations:,}" if first.iterations else ""
-    if first.outer == first.iteration:
+    if not first.is_inner:
         return text + of
     return f"{text}, of the outermost loop {_numbers(sorted({each.outer for each in warps}))}{of}"
 

@@ -12,6 +12,7 @@ from profscope.compat.kernels import Call
 from profscope.compat.programs import Program
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.hangs.board import Board, DeviceBoard, HostBoard
+from profscope.hangs.standing import state_of
 from profscope.recording.diagnostics import Diagnostics, one_line
 from profscope.recording.launch_log import LaunchLog
 from profscope.recording.recorded_launches import RecordedLaunches
@@ -47,7 +48,8 @@ class WatchedLaunch:
     ended_before: int | None
     launched_s: float
     tensors: tuple[Tensor, ...] = ()
-    began_s: float | None = None  # when it was first seen to run
+    began_s: float | None = None  # when it was first seen to run; in a CUDA graph, when this replay was
+    replays: int = 0  # that have ended, in a CUDA graph
     reported: set[str] = field(default_factory=set)
 
     def counted(self, begun: int, ended: int) -> tuple[int, int]:
@@ -111,24 +113,37 @@ class WatchedLaunches(RecordedLaunches):
 
         return launch
 
-    def look(self, device: int) -> tuple[Any, Any]:
-        """As of `Board.look`; launches that have ended by then are under way no more."""
-        counters, slots = self.boards[device].look()
-        for watched in [each for each in [*self.under_way.values()] if each.device == device]:
+    def look(self, device: int) -> tuple[list[WatchedLaunch], Any, Any]:
+        """Launches under way, and a look at the board after they were launched; see `Board.look`. Those that
+        have ended by then are under way no more."""
+        launches = [each for each in [*self.under_way.values()] if each.device == device]
+        board = self.boards[device]
+        ended_before = {*board.ended}
+        counters, slots = board.look()
+        present, found = set(slots["launch"].tolist()), []
+        for watched in launches:
             at = counters[watched.number]
             ended = watched.counted(int(at["begun"]), int(at["ended"]))[1]
-            if watched.ended_before is not None and ended == watched.ctas:
+            has_ended = watched.ended_before is not None and ended == watched.ctas
+            if has_ended and not (watched.number in present and _alive(watched, slots)):
                 self._end(watched, ended)
-        return counters, slots
+            else:
+                found.append(watched)
+        ended_by_now = ended_before | {each.number for each in launches} - {each.number for each in found}
+        with self._lock:
+            unseen = sorted(board.ended & ended_by_now - present)
+            board.ended.difference_update(unseen)
+            board.free.extend(unseen)
+        return found, counters, slots
 
     def _end(self, watched: WatchedLaunch, ctas: int) -> None:
-        """Its number is free. ctas: that have ended."""
+        """Its number is free once no slot has it. ctas: that have ended."""
         key = watched.device, watched.number
         with self._lock:
             if self.under_way.pop(key, None) is not None and watched.ended_before is not None:
                 if self._cuda:  # the emulator's counters begin at 0 in each launch
                     self._ended[key] = (watched.ended_before + ctas) % _WORD
-                self.boards[watched.device].free.append(watched.number)
+                self.boards[watched.device].ended.add(watched.number)
 
     def _begin(
         self, program: Program, variant: int, ctas: int, stream: int, device: int, tensors: tuple[Tensor, ...]
@@ -165,8 +180,16 @@ class WatchedLaunches(RecordedLaunches):
             return self.boards[device]
 
 
+def _alive(watched: WatchedLaunch, slots: Any) -> bool:
+    """Whether a warp has not ended: a counter is of the first warps only."""
+    alive, _ = state_of(slots[slots["launch"] == watched.number], watched.program.manifest)
+    return bool(alive.any())
+
+
 def _tensors(names: Sequence[str], arguments: Sequence[Any]) -> Iterator[Tensor]:
     for name, value in zip(names, arguments, strict=False):
-        if hasattr(value, "untyped_storage"):
+        if isinstance(value, tuple):
+            yield from _tensors([f"{name}[{at}]" for at in range(len(value))], value)
+        elif hasattr(value, "untyped_storage"):
             storage = value.untyped_storage()
             yield Tensor(name, value.data_ptr(), storage.data_ptr() + storage.nbytes())

@@ -67,18 +67,21 @@ class Watcher:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Watch in the body of a with statement."""
-        reads, writes = os.pipe()
+        (reads, writes), process = os.pipe(), os.getpid()
         os.set_blocking(writes, False)
-        with _ctrl_c_told(writes):
-            thread = daemon("hangs", self._watch, reads)
-            try:
-                yield
-            finally:
-                with contextlib.suppress(OSError):
-                    os.write(writes, b"\0")
-                if thread not in (None, threading.current_thread()):
-                    thread.join(2 * _LONGEST_PAUSE_S)
-        os.close(writes)
+        try:
+            with _ctrl_c_told(writes):
+                thread = daemon("hangs", self._watch, reads)
+                try:
+                    yield
+                finally:
+                    if os.getpid() == process:  # a fork has the pipe, and not the thread
+                        with contextlib.suppress(OSError):
+                            os.write(writes, b"\0")
+                    if thread not in (None, threading.current_thread()):
+                        thread.join(2 * _LONGEST_PAUSE_S)
+        finally:
+            os.close(writes)
 
     def _watch(self, wake: int) -> None:
         pause_s = min(_LONGEST_PAUSE_S, self._hang_s / 4)
@@ -103,15 +106,15 @@ class Watcher:
             now = time.monotonic()
             before = self._looked.setdefault(device, _Looked(now))
             try:
-                counters, slots = self.launches.look(device)
+                launches, counters, slots = self.launches.look(device)
             except RuntimeError:  # the device has faulted: the program is told
                 continue
-            launches = [each for each in [*self.launches.under_way.values()] if each.device == device]
             looked = self._compared(before, slots, counters, launches, now)
             first_of_stream: dict[int, int] = {}
             for each in launches:
-                first_of_stream.setdefault(each.stream, each.index)
-                is_first = first_of_stream[each.stream] == each.index
+                if each.ended_before is not None:  # one in a CUDA graph runs in another stream's order
+                    first_of_stream.setdefault(each.stream, each.index)
+                is_first = first_of_stream.get(each.stream) == each.index
                 self._judge(each, board, before, looked, is_first=is_first, at_once=is_interrupted)
             self._looked[device] = looked
         if is_interrupted and self.hanging:
@@ -131,7 +134,10 @@ class Watcher:
                 looked.state[own[alive], 3] = each.number
             at = counters[each.number]
             looked.counts[each.number] = begun, _ = each.counted(int(at["begun"]), int(at["ended"]))
-            if begun:
+            if each.ended_before is None and each.replays != int(at["ended"]) // each.ctas:
+                each.replays, each.began_s = int(at["ended"]) // each.ctas, None
+                each.reported.clear()
+            if begun or len(own):  # the slots are read after the counters
                 each.began_s = each.began_s or now
             same = looked.counts[each.number] == before.counts.get(each.number)
             looked.counted_s[each.number] = before.counted_s.get(each.number, now) if same else now
@@ -237,7 +243,9 @@ def _ctrl_c_told(writes: int) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(ValueError):  # a session that ends in another thread, as one of a run may
-            signal.set_wakeup_fd(-1)
+            latest = signal.set_wakeup_fd(-1)
+            if latest != writes:  # an event loop has begun since
+                signal.set_wakeup_fd(latest)
 
 
 def _to_stderr(text: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -61,6 +63,39 @@ def test_a_flag_that_nobody_sets() -> None:
     assert set(rows["waits_for"]) == {"release_ptr + 8 bytes (holds 0)"}
     assert rows["since_s"].between(0.2, 60).all()
     assert x[::BLOCK].tolist() == [6.0] * 12  # the results are those of a kernel that was only late
+
+
+@pytest.mark.parametrize(
+    ("kernel", "last", "where"),
+    [
+        (hanging.all_flags_kernel, {"BLOCK": 4}, "poll memory at"),
+        (hanging.flags_in_turn_kernel, {"flags": 4}, "poll flags_ptr"),
+        (hanging.chase_kernel, {"start": 3}, "poll next_ptr + 8 bytes (holds 2) at"),
+    ],
+)
+def test_a_loop_that_polls(kernel: Any, last: dict[str, int], where: str) -> None:
+    """chase_kernel's list ends in a ring of one until it is released."""
+    flags = words(0, 1, 2, 2) if kernel is hanging.chase_kernel else words(1, 1, 0, 1)
+    with watched(lambda: flags.__setitem__(2, 1 if flags[2] == 0 else 0)) as prof:
+        kernel[(1,)](flags, torch.ones(1), **last)
+    (text,) = reports(prof)
+    assert f"CTA 0 (SM 0): warps 0 to 3 {where}" in text
+
+
+def test_a_word_of_a_tuple() -> None:
+    flags = words(0, 0)
+    with watched(lambda: flags.__setitem__(1, 1)) as prof:
+        hanging.tuple_kernel[(1,)]((torch.ones(1), flags))
+    (text,) = reports(prof)
+    assert "poll tensors[1] + 4 bytes (holds 0) at" in text
+
+
+def test_a_list_that_is_followed_is_no_poll() -> None:
+    following = torch.arange(-1, 12000, dtype=torch.int32).clamp(min=0)
+    with watched(lambda: None, hang_s=0.3) as prof:
+        hanging.chase_kernel[(1,)](following, torch.ones(1), 12000)
+    (text,) = reports(prof)
+    assert "slow, not hanging: " in text
 
 
 def test_ctas_that_stand_alike_are_told_once() -> None:
@@ -190,3 +225,23 @@ def test_options_that_are_refused(options: dict[str, object], says: str) -> None
     with pytest.raises(OptionError) as raised:
         Options(**options)  # type: ignore[arg-type]
     assert says in str(raised.value)
+
+
+def test_a_fork_that_leaves_does_not_end_the_watch() -> None:
+    flags = words(0, 0, 0, 0)
+    with watched(lambda: flags.__setitem__(2, 1)) as prof:
+        child = os.fork()
+        if child == 0:
+            prof.__exit__(None, None, None)
+            os._exit(0)
+        os.waitpid(child, 0)
+        hanging.spin_kernel[(2,)](torch.ones(2 * BLOCK), flags, 6, 1, BLOCK=BLOCK)
+    assert len(prof.hangs) == 4
+
+
+def test_a_body_that_raises_leaves_no_descriptor() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(ValueError, match="mine"), session(hang_s=60):
+            raise ValueError("mine")
+    assert len(os.listdir("/proc/self/fd")) <= before

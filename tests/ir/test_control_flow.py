@@ -284,3 +284,19 @@ def test_partition_without_captures() -> None:
     assert "warp_specialize(%x)\n" in str(module)
     assert "  partition0(%ps_0: !tt.ptr<f32>) num_warps(8) {\n" in str(module)
     assert "  } : (!tt.ptr<f32>) -> ()\n" in str(module)
+
+
+def test_while_whose_condition_reads_what_its_body_does_not() -> None:
+    module = parse(
+        "module {\n"
+        "  scf.while (%a = %z) : (i32) -> () {\n"
+        "    scf.condition(%c)\n"
+        "  } do {\n"
+        "    scf.yield %z : i32\n"
+        "  }\n"
+        "}\n"
+    )
+    op = module.body.ops[0]
+    flow.hand_on(op, flow.carry(op, ["%z"]).inside)
+    assert "(%a = %z, %ps_2 = %z) : (i32, i32) -> (i32)" in op.first_line
+    assert "scf.yield %z, %ps_0 : i32, i32" in str(op)

@@ -18,12 +18,16 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 # ruff: noqa: N803
 __all__ = [
+    "all_flags_kernel",
     "barrier_kernel",
+    "chase_kernel",
+    "flags_in_turn_kernel",
     "grid_barrier_kernel",
     "pipelined_matmul_kernel",
     "slow_kernel",
     "spin_kernel",
     "tiles_kernel",
+    "tuple_kernel",
 ]
 
 
@@ -156,3 +160,40 @@ def pipelined_matmul_kernel(
         [1],
         [24],
     )
+
+
+@triton.jit
+def all_flags_kernel(flags_ptr, out_ptr, BLOCK: tl.constexpr):
+    """Waits until no flag is 0, which it reads as a tensor."""
+    at = tl.arange(0, BLOCK)
+    while tl.min(tl.load(flags_ptr + at, volatile=True)) == 0:
+        pass
+    tl.store(out_ptr, 1.0)
+
+
+@triton.jit
+def flags_in_turn_kernel(flags_ptr, out_ptr, flags):
+    """Waits until no flag is 0, which it reads one after the other."""
+    done = 0
+    while done == 0:
+        done = 1
+        for at in range(flags):
+            done = done & tl.load(flags_ptr + at, volatile=True)
+    tl.store(out_ptr, 1.0)
+
+
+@triton.jit
+def chase_kernel(next_ptr, out_ptr, start):
+    """Follows a list."""
+    at = start
+    while at != 0:
+        at = tl.load(next_ptr + at)
+    tl.store(out_ptr, at + 1.0)
+
+
+@triton.jit
+def tuple_kernel(tensors):
+    """Waits for a word of the second tensor."""
+    while tl.atomic_add(tensors[1] + 1, 0) == 0:
+        pass
+    tl.store(tensors[0], 2.0)
