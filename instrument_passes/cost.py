@@ -1,4 +1,4 @@
-"""What instrumentation costs a kernel, measured on the two binaries, with no GPU.
+"""The cost of instrumentation, measured on the two binaries, without a GPU.
 
 The instructions that records add run whenever the records do; what they cost in time depends on what the
 warp would otherwise have waited for, and only a run tells.

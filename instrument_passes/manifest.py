@@ -1,4 +1,4 @@
-"""What the passes did to one kernel: enough to decode its buffers without ever seeing the kernel.
+"""The manifest: the layout of one kernel's records, enough to decode its buffers without the kernel.
 
 The manifest is JSON in a string attribute of the module (`profscope.manifest`), so it stays with the
 binary in Triton's cache and a kernel compiled by another process can still be decoded.

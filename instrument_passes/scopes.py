@@ -1,4 +1,4 @@
-"""What scopes that users name leave in a module's text, on its way from the source to the optimised TTGIR.
+"""The traces of user-named scopes in a module's text, from the source to the optimised TTGIR.
 
 `profscope.language` emits *markers*, empty inline assembly whose text says what it is::
 

@@ -1,4 +1,4 @@
-"""What needs Triton itself, which is imported here only, and only when asked for."""
+"""Uses of Triton itself: only this module imports it, on demand."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def disassembled(cubin: bytes) -> str:
 
 
 def resources_of(cubin: bytes) -> tuple[int, int]:
-    """Registers and local bytes of a thread. Raises ToolchainError where NVIDIA's tool cannot tell."""
+    """Registers and local bytes of a thread. Raises ToolchainError if NVIDIA's tool cannot tell."""
     from triton import knobs
 
     with _file("module.cubin", cubin) as path:

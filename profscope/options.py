@@ -1,4 +1,4 @@
-"""What a session can be told, validated once."""
+"""The options of a session, validated once."""
 
 from __future__ import annotations
 
@@ -100,10 +100,11 @@ class Options:
     )
     overhead_pct: float | None = _option(
         None,
-        "What recording may add to the program's time, in percent. Of each configuration the first launch is "
-        "recorded, then two pairs of bare and recorded launches are timed; of the rest, windows of time are "
-        "recorded, as many as the budget allows, and launches between them are not counted. prof.overhead() "
-        "says what it came to. None records all that every= and ctas= choose, and so does the emulator",
+        "The most that recording may add to the program's time, in percent. The first launch of each "
+        "configuration is recorded, then two pairs of bare and recorded launches are timed. Later launches "
+        "are recorded in time windows until the budget is spent; launches between windows are not counted. "
+        "prof.overhead() shows the time that was added. None, and the emulator, record all that every= and "
+        "ctas= choose",
         "overhead_pct=1",
         "record only as many launches as add this much to the program's time",
     )

@@ -240,16 +240,15 @@ def load(
         profscope.load("trace/", kernels="matmul")         # a regular expression that is searched in names
         profscope.load("spans.parquet", launch=3, cta=17)
 
-    The options ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
-    a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are
-    read than may have some of it. All figures are of the part: of a part of each launch nothing is scaled up
-    to its grid, and nobody knows what recording cost it. It has no host scopes and no events. Nor has it
-    samples where a launch or a part of each launch is asked for, or a rank, unless each rank is a file of a
-    folder.
+    The options select a part, as those of `profscope view` do: some launches, or one CTA, SM or warp of each;
+    the notes name the part. From Parquet only row groups that can hold some of it are read. All figures are
+    of the part: they are not scaled up to the grid if it is a part of each launch, and the recording cost is
+    then unknown. It has no host scopes and no events. It has no samples if launches or parts of them are
+    selected, or a rank, unless each rank is a file of a folder.
 
-    Raises TraceError, in one line saying what the file is, for anything else, where more spans are asked for
-    than fit into the free memory, and where there is no such part, saying what there is; OptionError for a
-    part that cannot be, and for what is no path.
+    Raises TraceError, in one line with the kind of the file, for anything else; if more spans are selected
+    than fit into free memory; and if there is no such part, with the parts that exist. Raises OptionError for
+    an impossible part, and if path is no path.
     """
     from profscope.traces.loading import load_selected
     from profscope.traces.trace_filter import TraceFilter

@@ -1,4 +1,4 @@
-"""What takes longer than a second says so on stderr, where that is a terminal.
+"""A progress line on stderr, if that is a terminal, for work of more than a second.
 
     with working("loading trace.json"):
         ...

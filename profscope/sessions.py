@@ -195,7 +195,7 @@ class Session(Questions):
         if self._running is None:
             raise SessionError("the session has not started; use it in a with statement")
         if self._is_forked:
-            raise SessionError("this process was forked from the session's, where the records are")
+            raise SessionError("this process is a fork: the records are in its parent")
         return self._running
 
     def flush(self) -> None:

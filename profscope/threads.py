@@ -1,4 +1,4 @@
-"""Threads that share the work of decoding, writing and reading, and threads that nobody waits for.
+"""Threads that share the work of decoding, writing and reading, and background threads.
 
 zlib and numpy let them run side by side.
 """

@@ -1,4 +1,4 @@
-"""Where the time of launches goes, in parts that add up to all of it.
+"""The time of launches, in parts that add up to all of it.
 
 `breakdown` has them by line; an `Account` has at most six shares, for a view with room for one bar.
 """

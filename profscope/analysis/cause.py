@@ -1,4 +1,4 @@
-"""What a cause says."""
+"""The sentence of a cause."""
 
 from __future__ import annotations
 

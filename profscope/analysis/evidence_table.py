@@ -1,4 +1,4 @@
-"""One table of what is known of a configuration's instructions, whoever has measured it.
+"""One table of the evidence of a configuration's instructions, from all instruments.
 
 A row is the instructions of one opcode at one line. Columns of `rows`, which has no index of its own:
 

@@ -1,4 +1,4 @@
-"""What each line of a kernel costs, by experiments (`prof.experiments`): in order, and as text."""
+"""The cost of each line of a kernel, by experiments (`prof.experiments`): in order, and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds each kernel back, with evidence, what to try, and what it can bring at most."""
+"""Findings: what slows each kernel, with evidence, a change to try, and the largest gain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel is bound by: how much it uses of each resource of the GPU."""
+"""The limit of a kernel: its use of each resource of the GPU."""
 
 from __future__ import annotations
 

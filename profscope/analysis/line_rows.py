@@ -1,4 +1,4 @@
-"""What is known of each source line: its time by spans, its samples, and why these did not go on."""
+"""The evidence of each source line: its time by spans, its samples, and their stall reasons."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TimeSources(NamedTuple):
 
 
 def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> TimeSources:
-    """Those of a profile. table: its summary, where that is known."""
+    """Those of a profile. table: its summary, if known."""
     table = summary(tables) if table is None else table
     return TimeSources(_times(table, tables.unit), placed(tables.samples), table)
 

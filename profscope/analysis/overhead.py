@@ -1,4 +1,4 @@
-"""What recording cost a kernel: its binary and its time, bare against instrumented."""
+"""The overhead of recording: a kernel's binary and time, bare against instrumented."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def overhead(tables: Tables) -> pd.DataFrame:
 
     Columns: kernel, variant, launches; registers, spills, shared_bytes,
     ctas_per_sm and instructions of the instrumented binary (a second body, for CTAs that do not record, is
-    not among these), and `bare_*` of the bare one, each missing where nobody says; records_per_warp;
+    not among these), and `bare_*` of the bare one, each missing if unknown; records_per_warp;
     instrumented_ns, the median of the launches: where the basis is "measured", of those of pairs, where it is
     "model", the mean from begin to end, else of all, from first recorded time to last; bare_ns, the median of
     the `bare_launches` of pairs, or what the model says; slowdown, slowdown_low, slowdown_high; and basis:

@@ -1,4 +1,4 @@
-"""What a launch's time is once rows of the evidence table have changed: the largest of what remains.
+"""The time of a launch after rows of the evidence table have changed: the largest remaining part.
 
     time without a cause = max(1 - removed, each resource at the part of its peak that good kernels attain)
 

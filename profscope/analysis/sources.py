@@ -62,7 +62,7 @@ class Sources:
                 self._variables[source["file"], first + line - 1] = name
 
     def text(self, file: str, line: int) -> str:
-        """A line, without the space around it; "" where it is not known."""
+        """A line, without the space around it; "" if unknown."""
         return self._texts.get((file_with_source(file, self._files), line), "").strip()
 
     def lines(self, file: str) -> dict[int, str]:

@@ -62,9 +62,9 @@ def summary(tables: Tables) -> pd.DataFrame:
     a value for kernels that are not torch.compile's.
     Percentiles are nearest-rank: durations that were seen.
     `share` is the self time over the total warp time of the kernel's variant (the sum of its depth-0 spans),
-    0..1; by ns, on the emulator by cycles. Durations are the corrected ones of `prof.df`, without what
-    records took; as they were read where nobody knows that: `attrs["durations"]` is "corrected" or "raw".
-    Where a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
+    0..1; by ns, on the emulator by cycles. Durations are the corrected ones of `prof.df`, without the cost of
+    records, or raw if that cost is unknown: `attrs["durations"]` is "corrected" or "raw".
+    If a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
     grid: estimates then, and `sampled`, the part of the variant's CTAs that was recorded, is less than 1.
     `self_error_pct` is the standard error of the self time in percent: what CTAs differ by, if only some
     recorded, and how far records may have shifted it, up to one record a span. Missing (NaN) if that is not
@@ -78,8 +78,8 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 
 def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> pd.DataFrame:
-    """`summary` where it is known what it adds up. ordered: whether single durations are put in order, which
-    takes longer than all the rest; else percentiles and maxima are missing."""
+    """`summary` of sums that are made already. ordered: whether to sort single durations, which takes longer
+    than all the rest; else percentiles and maxima are missing."""
     table = with_work(_summed(tables, spans, ordered), tables.launches, tables.metadata)
     table = with_model(table, tables.metadata)
     table.attrs |= {"durations": "corrected" if are_corrected(tables) else "raw", "emulated": tables.emulated}

@@ -1,4 +1,4 @@
-"""Scopes of the host's code: which part of a program ran when, on which thread, and what it launched.
+"""Scopes of the host's code: named parts of a program, their times, threads and launches.
 
     with profscope.scope("step", tokens=4096):
         train_step()
@@ -105,10 +105,10 @@ _HERE: Final = _Here()
 
 
 def launched_in() -> int:
-    """The number of the row that the launch is in which the calling thread is about to make; -1 for none.
+    """The row of the host scope in which the calling thread is about to launch; -1 for none.
 
-    What a library's thread launches belongs to a thread of Python's that waits for it: to the only one that
-    has a scope open, or of several the only one that launches itself.
+    A launch by a library's thread belongs to the Python thread that waits for it: the only thread with an
+    open scope or, if there are several, the only one of these that launches kernels itself.
     """
     thread = _HERE.thread
     thread.launches = True

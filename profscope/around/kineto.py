@@ -1,4 +1,4 @@
-"""What torch's own profiler, Kineto, sees while a session records: kernels, copies and operators, as columns.
+"""Events of torch's own profiler, Kineto, during a session: kernels, copies and operators, as columns.
 
 Kineto asks CUPTI on a GPU, and torch's operators on the host. It is asked once a session, without stacks and
 shapes, which would cost several times as much; its own Python objects for events are not made.
@@ -146,7 +146,7 @@ def refuse_kineto(*, on_gpu: bool) -> None:
 
 def process_group(said: str) -> str:
     """The process group of a collective, by what Kineto says of it in JSON: "mesh_tp 3: ranks 0, 1"; the same
-    text on all its ranks, and on no rank of another group. "" where Kineto does not say."""
+    text on all its ranks, and on no rank of another group. "" if Kineto does not report it."""
     known = {name: match[1] for name, pattern in _GROUP.items() if (match := pattern.search(said))}
     if "name" not in known or "ranks" not in known:
         return ""

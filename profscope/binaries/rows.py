@@ -388,8 +388,8 @@ def instructions(kernel: Any, ptx: str | Path | None = None) -> pd.DataFrame:
     | `opcode` | category | with its modifiers, without predicate: `MUFU.EX2` |
     | `sass` | str | the whole instruction |
     | `class` | category | `global load`, `mma`, `barrier`, ...: docs/source-view.md; `other` if unknown |
-    | `ptx_line` | int32 | the line of the PTX, from 1; 0 where it is not known |
-    | `ttgir_op` | category | the op of TTGIR, where it can be told; else "" |
+    | `ptx_line` | int32 | the line of the PTX, from 1; 0 if unknown |
+    | `ttgir_op` | category | the op of TTGIR, "" if unknown |
     | `file`, `line`, `call_path` | category, int32, category | as in `prof.df` |
     | `column` | int32 | of the line, from 0 |
     | `waits_for` | object | a list of the `pc`s of the instructions whose results it needs |

@@ -1,4 +1,4 @@
-"""What `profscope doctor` says of one thing, and how it is asked for in a process that may crash."""
+"""The rows of `profscope doctor`, and the processes that make them, which may crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA graphs: what is captured in a session records at every replay.
+"""CUDA graphs: a graph captured in a session records at every replay.
 
 A captured launch keeps the pointer it was given, and with it its memory, as long as the graph lives: the
 graph object holds it, past the session too. Each replay in the session finds the memory zeroed and is copied

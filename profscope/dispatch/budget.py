@@ -1,4 +1,4 @@
-"""What recording may add to a program's time: `overhead_pct=`.
+"""The budget of recording, in percent of a program's time: `overhead_pct=`.
 
     earned    overhead_pct of the time that the session has recorded for
     spent     what recorded launches took longer than bare ones, on the host and on the GPU, and the looks at

@@ -1,4 +1,4 @@
-"""What a running session consists of, built and installed in one place."""
+"""The parts of a running session, built and installed in one place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Triton calls to launch a kernel, the Python counterpart of its C launcher, and the launch itself.
+"""The launcher that Triton calls, the Python counterpart of its C launcher, and the launch itself.
 
 A launch's grid is cut into batches, placed on SMs and run; then the device's clock moves on.
 """

@@ -1,4 +1,4 @@
-"""What changes in Triton while an emulator is active.
+"""Patches of Triton while an emulator is active.
 
 Kernels are told that their target is CUDA and sm_80, as they are compiled for. Triton's own parts need
 the emulator's name for it; kernels and libraries that ask `tl.target_info` whether it is CUDA would take

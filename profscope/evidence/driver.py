@@ -1,4 +1,4 @@
-"""What evidence asks of the CUDA driver and of NVIDIA's management library. Needs no torch."""
+"""Calls of the CUDA driver and of NVIDIA's management library for evidence. Needs no torch."""
 
 from __future__ import annotations
 

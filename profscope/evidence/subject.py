@@ -1,4 +1,4 @@
-"""What is observed, in which order, with tensors of which sizes, and what the observers keep of it."""
+"""The observed configurations: their order, the sizes of their tensors, and the evidence that is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn above the spans of a trace: launches, SMs' parts in them, CTAs.
+"""The tracks above the spans of a trace: launches, SMs' parts in them, CTAs.
 
 Without it a viewer shows empty rows until every group is opened. Nothing of it is read back.
 """

@@ -1,4 +1,4 @@
-"""Which files profscope wrote, by what is in them, and how to remove those and nothing else.
+"""Files that profscope wrote, recognised by their contents, and their removal.
 
 A name proves nothing: a checkpoint may be in `rank=5/`. A trace is profscope's if it has one of these marks:
 

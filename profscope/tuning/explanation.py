@@ -1,4 +1,4 @@
-"""What `explain` found: the profile, the findings with what their remedies saved, and all that was tried."""
+"""The result of `explain`: the profile, the findings with the savings of their remedies, and all trials."""
 
 from __future__ import annotations
 

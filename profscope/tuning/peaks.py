@@ -1,4 +1,4 @@
-"""What the GPU at hand does at most, measured by small kernels: about a second, and their compilation."""
+"""The peaks of this machine's GPU, measured by small kernels in about a second, and their compilation."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def global_bytes(work: pd.DataFrame) -> pd.Series:
 
 
 def narrowest_bits(judged: KernelAnalysis) -> int:
-    """Bits of the narrowest floating-point type of the kernel's pointers, 16 where nobody says."""
+    """Bits of the narrowest floating-point type of the kernel's pointers, 16 if unknown."""
     signature = (judged.configuration.get("signature") or {}).values()
     types = [str(each) for each in signature if re.match(r"\*(fp|bf)|tensordesc<(fp|bf)", str(each))]
     bits = [int(match[1]) for each in types if (match := re.search(r"(?:fp|bf)(\d+)", each))]

@@ -1,4 +1,4 @@
-"""The model of a profile, from its tables: what is asked of all kernels, then an entry for each of them."""
+"""The model of a profile, from its tables: parts about all kernels, then an entry for each kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model is made of: frozen dataclasses, which become JSON field by field.
+"""The entries of the model: frozen dataclasses, which become JSON field by field.
 
 Durations are in the model's `unit`, "ns", or "cycles" on the emulator; every other number has its unit in its
 name. Shares are of 1. None is what is not known, and every number is finite.
@@ -169,7 +169,7 @@ class FindingEntry:
 
     @property
     def gain(self) -> Gain:
-        """NaN where it is not known."""
+        """NaN if unknown."""
         told = (self.gain_pct, self.gain_low_pct, self.gain_high_pct)
         expected, low, high = (math.nan if each is None else each for each in told)
         return Gain(expected, low, high)

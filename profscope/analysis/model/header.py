@@ -1,4 +1,4 @@
-"""What was recorded, on what, and what the program around the kernels did."""
+"""The header of a profile: the recording, the device, and the program around the kernels."""
 
 from __future__ import annotations
 

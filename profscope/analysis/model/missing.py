@@ -1,4 +1,4 @@
-"""What is unknown in a profile, and why. What is so in one kernel only, its entry says."""
+"""Unknowns of a profile, with reasons. Those of one kernel alone are in its entry."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def more_spans(options: dict[str, Any]) -> str:
 
 def bare_kernels(tables: Tables, kernels: Sequence[str], spans: SummedSpans | None = None) -> list[str]:
     """Those of some kernels that have spans, but none inside their own. spans: what the summary adds up,
-    where that is known."""
+    if known."""
     sites = narrow_sites(tables.df)[1] if spans is None else spans.rows
     inside = {*sites.loc[sites["kind"] != "kernel", "kernel"]}
     return [name for name in kernels if name in {*sites["kernel"]} - inside]

@@ -35,8 +35,8 @@ def gpu_gaps(tables: Tables) -> pd.DataFrame:
 
     before, after: what had ended last, and began next; host, call_path: of what began next. host_late_ns: the
     part of the gap before the call that launched it had returned: the GPU waited for the host. The rest is
-    the launch's own way to the GPU, or the GPU waiting for another stream. Missing where the call is not
-    known.
+    the launch's own way to the GPU, or the GPU waiting for another stream. Missing if the call is
+    unknown.
 
     attrs["devices"] has by (rank, device) "busy_ns", "idle_ns" and "idle_share", between its first and last
     event; attrs["not_measured"] says why there is nothing.

@@ -79,7 +79,7 @@ def host_times(tables: Tables) -> pd.DataFrame:
 
 
 def unix_ns(tables: Tables, timer_ns: int) -> int | None:
-    """A moment of the GPU's timer by the host's clock; None where that is not known, or there are several
+    """A moment of the GPU's timer by the host's clock; None if unknown, or there are several
     GPUs, each with a timer of its own."""
     known = _anchors_of_one(tables)
     if known is None:

@@ -67,8 +67,8 @@ def skew(tables: Tables) -> pd.DataFrame:
 
 
 def same_launches(tables: Tables) -> pd.DataFrame:
-    """Launches that several ranks have made, with their `number` and `duration_ns`, where it is known which
-    are the same."""
+    """Launches that several ranks have made, with their `number` and `duration_ns`, without those that cannot
+    be matched."""
     launches = tables.launches
     unpaired = launches["kernel"].isin(_bare_while_built(tables)) | _in_windows(tables)
     launches = launches[(launches["rank"] >= 0) & ~unpaired]

@@ -1,4 +1,4 @@
-"""What each rank of a job did, and which one the others wait for."""
+"""The work of each rank of a job, and the rank that the others wait for."""
 
 from __future__ import annotations
 

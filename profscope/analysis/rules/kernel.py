@@ -1,5 +1,5 @@
-"""What rules read: one configuration of a kernel, with its table, its graph, its resources and its launch;
-and what ops do with values."""
+"""The input of rules: one configuration of a kernel, with its table, graph, resources and launch; and how
+ops use values."""
 
 from __future__ import annotations
 

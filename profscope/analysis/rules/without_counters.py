@@ -1,4 +1,4 @@
-"""What the hardware would say, worked out from a kernel's own counts, the times of its CTAs and experiments.
+"""Estimates of hardware evidence from a kernel's own counts, the times of its CTAs, and experiments.
 
 `use_of`: how busy a launch keeps the resources of a GPU. Instructions and wavefronts say it of the issue
 slots, the pipes and shared memory (`limits`). Beyond these:

@@ -1,4 +1,4 @@
-"""The source with its time in the margin: the text of a kernel's functions, and what is known of each line.
+"""The source with its time in the margin: the text of a kernel's functions, and the evidence of each line.
 
 Shares, stalls and waits are those of `Profile.lines()`, counts and means those of `Profile.summary()`.
 """

@@ -1,4 +1,4 @@
-"""What a summary adds up of single spans: the row of each, sums by row, durations, and standard errors.
+"""The sums behind a summary: each span's row, sums by row, durations, and standard errors.
 
 A standard error is that of a self time estimated from some CTAs of each launch.
 """

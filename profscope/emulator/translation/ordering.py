@@ -1,4 +1,4 @@
-"""What a block does to time, step by step, and the order in which its instructions are issued.
+"""The timing of a block, step by step, and the order in which its instructions are issued.
 
 PTX is not what a GPU runs: the assembler issues loads early, and fills waits with what does not depend on
 them. So does this, by list scheduling. Of the instructions whose operands are there, loads go first, while

@@ -1,4 +1,4 @@
-"""The source with its time in the margin: plain text, and behind each line what is known of it.
+"""The source with its time in the margin: plain text, and behind each line its evidence.
 
 A line unfolds to its scopes, what it waits for, and its instructions.
 """

@@ -1,4 +1,4 @@
-"""The first screen of the page: what was profiled, whether it can be believed, and what holds it back."""
+"""The first screen of the page: the kernels, the verdict, and the findings."""
 
 from __future__ import annotations
 
