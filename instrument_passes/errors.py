@@ -58,4 +58,4 @@ class ManifestError(InstrumentError, ValueError):
 
 
 class ToolchainError(InstrumentError):
-    """Triton, or a tool it ships, is missing or too old for what was asked."""
+    """Triton, or a tool it ships, is missing or too old for the request."""

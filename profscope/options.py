@@ -71,7 +71,7 @@ class Options:
     )
     instrument: str | Sequence[str] = _option(
         "default",
-        "What is recorded: 'light' (kernel, loops and the scopes of profscope.language), 'default' (also "
+        "The level: 'light' (kernel, loops and the scopes of profscope.language), 'default' (also "
         "loads, stores, atomics, waits, MMAs and calls), 'heavy' (also every iteration and every other op), "
         "or a list of passes with their options, as `profscope opt --list` shows them",
         "instrument=['kernel-span', 'op-spans{classes=load;wait}']",
@@ -110,7 +110,7 @@ class Options:
     )
     evidence: bool | Sequence[str] | Mapping[str, float] = _option(
         False,
-        "Evidence of what limits each of a kernel's configurations. True: 'counts' of each instruction, PC "
+        "Evidence about the limit of each configuration. True: 'counts' of each instruction, PC "
         "'samples' with stall reasons, and hardware 'counters' of the whole kernel, from some bare launches "
         "on an NVIDIA GPU. A list: any of these, 'counters:NAME' for NVIDIA's metric NAME, 'records' (counts "
         "by the kernel itself, which need no permission) and 'experiments' (what each line of the biggest "

@@ -153,7 +153,7 @@ class Profile(Tables, Questions):
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
     `profscope.analysis.spans.corrections`), and where torch.compile made kernels `module`, `model_file` and
     `model_line` (see `profscope.analysis.variants`), worked out when it is first asked for. Files and
-    questions have what is in `tables`: a column that is put into `df` is in neither.
+    questions use `tables`: columns that you add to `df` are in neither.
     """
 
     _spans: pd.DataFrame
@@ -182,7 +182,7 @@ class Profile(Tables, Questions):
 
     @property
     def tables(self) -> Tables:
-        """The tables without what is worked out from them."""
+        """The tables, without columns that are computed from them."""
         others = (each.name for each in fields(Tables) if each.name != "df")
         return Tables(df=self._spans, **{name: getattr(self, name) for name in others})
 
@@ -260,10 +260,10 @@ def load(
 
 
 def diff(a: Questions | str | Path, b: Questions | str | Path) -> Difference:
-    """What has changed from profile `a` to profile `b`: profiles, sessions, or paths that `load` reads.
+    """The changes from profile `a` to profile `b`: profiles, sessions, or paths that `load` reads.
 
-    One row per kernel, pair of configurations, grid and scope; kernels with the greatest change first, of a
-    kernel its launches as a whole first (kind "launch"), then the rows that changed most. docs/diff.md has
+    One row per kernel, pair of configurations, grid and scope. Kernels with the greatest change come first;
+    within a kernel its launches as a whole (kind "launch"), then the rows that changed most. docs/diff.md has
     more.
 
     kernel; variant_a, variant_b, grid_a, grid_b: configurations and grids, missing and "" if a side has none.
@@ -281,21 +281,21 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> Difference:
     launch gets shorter; of async rows total time; of rows of kind "launch" the time of the launch itself. In
     attrs["unit"], "ns" or "cycles". percent: of a, missing where that is 0; low, high: the 95 % interval of
     change, floor included.
-    self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means. Of
-    corrected durations, without what records took, where both sides know that: attrs["durations"] is
-    "corrected" or "raw". Launches as a whole are as they were.
+    self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means.
+    They use corrected durations, without the cost of records, if both sides have it: attrs["durations"] is
+    "corrected" or "raw". Launches as a whole stay raw.
     launches_a, launches_b: how many were compared.
 
     attrs has "unit", "emulated", "notes" (what else differs, and which floor holds), "not_measured",
     "counters": a list of dicts, hardware counters that differ by more than 5 %, or 3 points of a percentage
     (kernel, variant_a, variant_b, counter, unit, a, b, change), and
-    "program": the time of all recorded launches, and which part of it changed or was not judged.
+    "program": the time of all recorded launches, and the parts that changed or were not judged.
 
-    `.failed(above=5)` is the verdict of a gate as `profscope diff --fail-above 5%` has it, a list of reasons;
-    `.not_judged` lists what it could not judge.
+    `.failed(above=5)` is the verdict of a gate, as of `profscope diff --fail-above 5%`: a list of reasons.
+    `.not_judged` lists launches that the gate could not judge.
 
-    Raises DiffError where no kernel is in both, one is emulated and the other is not, or one is no profile;
-    TraceError where a file cannot be read.
+    Raises DiffError if no kernel is in both, one is emulated and the other is not, or one is no profile;
+    TraceError if a file cannot be read.
     """
     from profscope.analysis.comparing.differences import differences
     from profscope.analysis.comparing.gate import Difference

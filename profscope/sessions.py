@@ -201,8 +201,8 @@ class Session(Questions):
     def flush(self) -> None:
         """Wait for the launches so far and bring their records to the host, with `spool=` into its file.
 
-        What has been flushed survives the death of the process. Raises SessionError where the session has not
-        started, or its file cannot be written.
+        Flushed records survive the death of the process. Raises SessionError if the session has not started,
+        or its file cannot be written.
         """
         spooler = self._drain(self._parts())
         if spooler is not None and spooler.error:
@@ -332,7 +332,7 @@ class Session(Questions):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Backend, device, versions, options, and notes on what is missing; see `Profile`."""
+        """Backend, device, versions, options, and notes on losses; see `Profile`."""
         return self.profile.metadata
 
 

@@ -111,7 +111,7 @@ def breakdown(tables: Tables) -> pd.DataFrame:
     |---|---|---|
     | `kernel`, `variant` | str, int32 | as in the summary |
     | `part` | str | see below |
-    | `reason` | str | what was waited for, or the class of the instruction or op; "" for other parts |
+    | `reason` | str | the awaited thing, or the class of the instruction or op; "" for other parts |
     | `file`, `line`, `call_path` | str, int32, str | as in `lines()`; "" and 0 for parts that have no line |
     | `share` | float64 | of the configuration's launches; adds up to 1 |
     | `basis` | str | "ctas", "samples", "model" or "spans" |
@@ -127,13 +127,13 @@ def breakdown(tables: Tables) -> pd.DataFrame:
     | `op` | spans: a warp is in an op of the class `reason`; whether it issues or waits is not known |
     | `unknown` | spans: no op's span covers it |
 
-    The first four are of SMs, from the begin and end of each CTA. Of SMs that ran a recorded CTA while others
-    ran bare ones alone, only `idle-sms` is: records take time. The time in which an SM ran a CTA is divided
-    by the hardware's samples of the bare kernel (`session(evidence=True)`), if there are 200, else by the
-    self times of spans, as warps have them. On the emulator it is divided by the cycles of its cost model
-    ("model"). Nothing that is unknown is charged to a line.
+    The first four are of SMs, from the begin and end of each CTA. If only some SMs ran recorded CTAs, these
+    SMs count for `idle-sms` alone, since records take time. The time in which an SM ran a CTA is divided by
+    PC samples of the bare kernel (`session(evidence=True)`), if there are 200, else by the self times of
+    spans. On the emulator it is divided by the cycles of its cost model ("model"). Unknown time is charged to
+    no line.
 
-    attrs["not_measured"]: a list of texts, what is missing and why.
+    attrs["not_measured"]: a list of texts, the missing evidence with reasons.
     """
     return joined_frame(breakdown_answers(tables, witnesses(tables)), BREAKDOWN_DTYPES)
 

@@ -97,13 +97,13 @@ def overhead(tables: Tables) -> pd.DataFrame:
     - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
       warp's way each for as long as one takes (`metadata["clock"]`); where the occupancy fell, a kernel that
       lives from its warps may lose as much. slowdown is the geometric middle of the two. The interval begins
-      at the one and ends at what records have cost at worst in a kernel whose loads they kept apart: seven
-      times the other, or twice the bare time where that is less; the emulator has nothing that they keep
-      apart. It is widened by LAYOUT_NOISE. It is a model, and no measurement.
+      at the first and ends at the largest cost that was seen, in a kernel whose loads the records kept apart:
+      seven times the second, or twice the bare time if that is less; the emulator keeps no loads apart. It is
+      widened by LAYOUT_NOISE. It is a model, and no measurement: recorded launches can even be faster.
     - "unknown": neither.
 
-    `attrs["not_measured"]` says, line by line, what is missing and why, `attrs["budget"]` what recording
-    added to the whole program (`budget_line`).
+    `attrs["not_measured"]`: a list of texts, missing figures with reasons; `attrs["budget"]`: the time that
+    recording added to the whole program (`budget_line`).
     """
     rows: list[dict[str, Any]] = []
     said: list[str] = []

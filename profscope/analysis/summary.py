@@ -66,13 +66,13 @@ def summary(tables: Tables) -> pd.DataFrame:
     records, or raw if that cost is unknown: `attrs["durations"]` is "corrected" or "raw".
     If a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
     grid: estimates then, and `sampled`, the part of the variant's CTAs that was recorded, is less than 1.
-    `self_error_pct` is the standard error of the self time in percent: what CTAs differ by, if only some
-    recorded, and how far records may have shifted it, up to one record a span. Missing (NaN) if that is not
-    known, as of a list of CTAs, and of a self time of 0.
-    Where the recorded CTAs do not speak for the grid, they are sums of what was recorded. For CTAs that were
-    to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
+    `self_error_pct` is the standard error of the self time in percent: the spread of CTAs, if only some
+    recorded, and the shift by records, up to one record a span. Missing (NaN) if unknown, as for a list of
+    CTAs, and for a self time of 0.
+    If the recorded CTAs do not represent the grid, figures are sums over these CTAs alone. CTAs that did not
+    finish (`launches["unfinished"]`) are in no figure.
 
-    attrs["emulated"] says whether cycles come from the emulator's cost model.
+    attrs["emulated"]: whether cycles come from the emulator's cost model.
     """
     return summary_of(tables, summed_spans(tables))
 

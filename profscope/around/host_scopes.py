@@ -308,14 +308,14 @@ class scope:  # noqa: N801  it reads as a statement
             loss = train_step()
             step.add(loss=loss.item())
 
-    While a session records, it becomes a row of `prof.host`, and launches in it know it (`launches["host"]`).
-    One that is open when recording begins, or goes on, begins there. Otherwise it only notes that it is open,
-    and costs next to nothing. Scopes nest, in each thread and each asyncio task by itself; a task begins in
-    the scope that created it. For scopes inside a kernel there is `profscope.language.scope`.
+    While a session records, it becomes a row of `prof.host`, and its launches refer to it
+    (`launches["host"]`). A scope that is open when recording begins or resumes begins at that moment. Without
+    a session it costs next to nothing. Scopes nest in each thread and asyncio task; a task begins in the
+    scope that created it. For scopes inside a kernel there is `profscope.language.scope`.
 
-    name: text. metrics: numbers, each a float64 column of `prof.host`. Where a session records, beginning it
-    raises OptionError for a name that is no text, a metric that is no number, and one that is called like a
-    column of the table; decorating a generator does, too, since that runs after its call.
+    name: text. metrics: numbers, each a float64 column of `prof.host`. While a session records, entering the
+    scope raises OptionError if the name is no text, a metric is no number, or a metric has the name of a
+    column of the table. Decorating a generator raises it too, since a generator runs after its call.
     """
 
     __slots__ = ("_added", "_entered", "_metrics", "_name")

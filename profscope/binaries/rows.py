@@ -394,11 +394,11 @@ def instructions(kernel: Any, ptx: str | Path | None = None) -> pd.DataFrame:
     | `column` | int32 | of the line, from 0 |
     | `waits_for` | object | a list of the `pc`s of the instructions whose results it needs |
 
-    `attrs["kernel"]` is the kernel's name, `attrs["notes"]` a list of what could not be told. The result is a
+    `attrs["kernel"]` is the kernel's name, `attrs["notes"]` a list of texts about unknowns. The result is a
     copy: the binary itself is read once.
 
     Raises OptionError for a kernel without a cubin (AMD's, the emulator's) and for a file that cannot be
-    read, ToolchainError without Triton, for what is no cubin, and for PTX of another binary.
+    read, ToolchainError without Triton, for a file that is no cubin, and for PTX of another binary.
     """
     mapped = _of_paths(Path(kernel), ptx) if isinstance(kernel, str | Path) else _of_kernel(kernel, ptx)
     return _frame(mapped)

@@ -77,7 +77,7 @@ host ended NCCL's all-reduces 0.6 us apart by these times, the median of 93 (doc
 
 
 def collectives(tables: Tables) -> pd.DataFrame:
-    """What each rank waited for the others in collectives: one row per collective and rank, in order of time.
+    """The waits of ranks for each other in collectives: one row per collective and rank, in order of time.
 
         name                  group              number  rank  ranks  duration_ns  late_ns  waiting_ns  ...
         ncclDevKernel_AllR... tp 3: ranks 0, 1        7     0      2      5031000        0     5012000
