@@ -99,7 +99,7 @@ def render(cost: Cost) -> str:
 
 
 def _rounding(cost: Cost) -> list[str]:
-    """A line where the two may round differently; none where they do not, or nobody knows."""
+    """A line if the two may round differently; none if they do not, or if that is unknown."""
     bare, instrumented = cost.bare.contractions, cost.instrumented.contractions
     places = [] if bare is None or instrumented is None else instrumented.unlike(bare)
     return [f"results may round differently: {unlike_text(places)}"] if places else []

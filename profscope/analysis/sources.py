@@ -71,7 +71,7 @@ class Sources:
         return {line: text for (name, line), text in self._texts.items() if name == file}
 
     def variable(self, file: str, line: int) -> str:
-        """What the statement at a line assigns to, "x" or "a, b"; "" if nothing, or nobody knows."""
+        """The targets of the assignment at a line, "x" or "a, b"; "" if there is none, or if unknown."""
         return self._variables.get((file_with_source(file, self._files), line), "")
 
 

@@ -149,7 +149,7 @@ def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 def _launches_seen(groups: list[tuple[str, int]], listed: list[int], tables: Tables) -> list[int]:
     """By group: the launches that there were, those included that no CTA finished. listed: in the table.
 
-    Where `session(every=...)` left some of a kernel out, nobody knows of which configuration these were: then
+    Where `session(every=...)` left some of a kernel out, their configuration is unknown: then
     it is the count of the kernel. Replays of graphs are never left out. Those that ran bare to be
     timed (`session(baseline=...)`) count.
     """
@@ -222,7 +222,7 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
 
     bytes_at_most and flops are missing where the op has none, and where a launch of the variant lost records.
     The rates divide by the time of the variant's whole launches; an emulator's profile has none, nor do
-    launches of which only some CTAs were recorded: when the others ended nobody knows.
+    launches of which only some CTAs were recorded: the ends of the others are unknown.
     """
     known: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
     for kernel, about in (metadata.get("kernels") or {}).items():

@@ -239,7 +239,7 @@ class RankClock:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept nobody more, and wait a moment for those who still ask."""
+        """Refuse new ranks, and wait a moment for open requests."""
         try:
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread; close() alone does not
         finally:

@@ -156,7 +156,7 @@ def process_group(said: str) -> str:
 
 def process_groups(results: Any, events: list[Any], names: list[str], notes: list[str]) -> list[str]:
     """By event the process group that it communicates in, "" for others. results: of Kineto, whose events;
-    notes: where it is said that nobody knows them."""
+    notes: the list for a note that they are unknown."""
     communicate = [at for at, name in enumerate(names) if name == _COMMUNICATES]
     groups = [""] * len(names)
     for at in communicate:

@@ -5,7 +5,7 @@ graph object holds it, past the session too. Each replay in the session finds th
 out behind itself, in its stream, so that replays never overwrite each other's records.
 
 Replays are seen through `torch.cuda.CUDAGraph`. Those that other code launches (a raw cudaGraphExec_t, a
-child graph) record into the same memory, but nobody collects that.
+child graph) record into the same memory, but that is not collected.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _MOST_RANGES: Final = 4
 
 
 class DisturbedError(SamplerError):
-    """Other kernels ran in between, so that what was counted is of nobody's."""
+    """Other kernels ran in between: drop the counts, which belong to no kernel alone."""
 
 
 @dataclass(frozen=True)

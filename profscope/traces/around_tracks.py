@@ -45,7 +45,7 @@ class AroundTracks(NamedTuple):
 
 
 def around_tracks(tables: Tables) -> AroundTracks | None:
-    """None where there is nothing to draw, or nobody knows when."""
+    """None if there is nothing to draw, or if its time is unknown."""
     host, events = tables.host, tables.events
     unix = [np.append(host[name], events[name]) for name in ("start_unix_ns", "end_unix_ns")]
     times = [_on_axis(tables, each) for each in unix]

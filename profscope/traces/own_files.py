@@ -40,7 +40,7 @@ _OWN_FOLDER: Final = re.compile(r"rank=\d+|.+\.partial")
 
 
 def is_own_file(path: Path) -> bool:
-    """Whether profscope can prove that it wrote a file. Links are followed by nobody: one is not ours.
+    """Whether profscope can prove that it wrote a file. Links are not followed: a link is not ours.
 
     Raises OSError for a file that cannot be read.
     """

@@ -39,7 +39,7 @@ def roof_table(tables: Tables) -> pd.DataFrame:
     percent. The roof is the dense peak of the tensor cores for the narrowest type that the kernel has
     pointers to, and the peak of DRAM. Bytes that types count are held against DRAM only in kernels without
     dots, whose tiles are not read again, and where they are no more than it can move: others come from
-    caches. Without a roof, as on the emulator and on devices whose peaks nobody knows, bound is "" and
+    caches. Without a roof, as on the emulator and on devices with unknown peaks, bound is "" and
     peak_pct is missing. Bytes of copies that were not recorded themselves, as at the default level, are those
     of the waits that end them; where these do not tell, bytes are missing.
 
@@ -56,7 +56,7 @@ def roof_rows_of(judged: KernelAnalysis | SkippedKernel) -> Answer:
         why = "only some of the CTAs were recorded, whose time is not the launch's"
         return Answer([], [f"{judged.kernel}: {why}"])
     if not judged.launch_ns or judged.work.empty:
-        return Answer([], [f"{judged.kernel}: nobody says what its ops move and compute"])
+        return Answer([], [f"{judged.kernel}: the bytes and FLOPs of its ops are unknown"])
     row, missing = _row(judged), []
     if bytes_unknown(judged):
         row |= {"bytes": np.nan, "gb_per_s": np.nan}

@@ -72,7 +72,7 @@ def host_times(tables: Tables) -> pd.DataFrame:
     frame = frame.astype(HOST_TIME_DTYPES)
     frame.attrs["not_measured"] = []
     if missing.any():
-        why = "the emulator has a clock of its own" if tables.emulated else "nobody has read both clocks"
+        why = "the emulator has a clock of its own" if tables.emulated else "both clocks were not read"
         frame.attrs["not_measured"] = [f"host times of {missing.sum()} of {len(frame)} launches: {why}"]
     return frame
 

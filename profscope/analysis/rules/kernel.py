@@ -78,12 +78,12 @@ _EMPTY: Final = "module {\n}\n"
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """known: of WITNESSES, those that saw it. waits_basis: who has: "samples", "experiments" or "" if nobody.
-    grid: CTAs of a launch; sides: programs by axis. warps, stages: as compiled. sms: of the device. room:
-    CTAs that fit on an SM, 0 if unknown. spills: registers. capability: 90 for 9.0, 0 if unknown. balance: as
-    `used`; on the emulator, whose launches are small, what a launch that fills a GPU would use by its counts.
-    cta_cycles: durations of CTAs. place: file and line of the kernel. analysis: its spans. experiments: its
-    rows of `prof.experiments`."""
+    """known: of WITNESSES, those that saw it. waits_basis: who has: "samples", "experiments" or "" if none
+    has. grid: CTAs of a launch; sides: programs by axis. warps, stages: as compiled. sms: of the device.
+    room: CTAs that fit on an SM, 0 if unknown. spills: registers. capability: 90 for 9.0, 0 if unknown.
+    balance: as `used`; on the emulator, whose launches are small, what a launch that fills a GPU would use by
+    its counts. cta_cycles: durations of CTAs. place: file and line of the kernel. analysis: its spans.
+    experiments: its rows of `prof.experiments`."""
 
     known: frozenset[str]
     waits_basis: str

@@ -117,7 +117,7 @@ def narrow_durations(df: pd.DataFrame, metadata: dict[str, Any]) -> Durations:
     memory that is new costs more than what is done with it. Raises ValueError if they are unknown."""
     cost = record_cost(metadata)
     if cost is None:
-        raise ValueError("nobody knows what a record costs")
+        raise ValueError("the cost of a record is unknown")
     return _corrected(df, cost, np.dtype(np.uint32)) or _wide(df, cost)
 
 

@@ -241,7 +241,7 @@ def _shifts(tables: Tables, spans: SummedSpans, place: Ints, places: int) -> Flo
     each span may be off by a record: two reads and the store of a row. A warp's first instructions, which
     find where its records go, are in no correction: they count as `_ENTRY` records more of the outermost
     span. Any shift up to that is as likely (a uniform distribution), and it is the same in all spans of a
-    place, however many there are. 0 where nobody knows what a record costs.
+    place, however many there are. 0 if the cost of a record is unknown.
     """
     cost = record_cost(tables.metadata)
     if cost is None:
