@@ -98,7 +98,7 @@ def without_markers(text: str) -> str:
 
 
 def sites_of(module: Module) -> tuple[Site, ...]:
-    """What the numbers in locations stand for; empty for a module without scopes.
+    """The scopes behind the numbers in locations; empty for a module without scopes.
 
     Raises IRError if the table is not as `set_sites` writes it.
     """

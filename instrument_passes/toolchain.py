@@ -93,7 +93,7 @@ def built(text: str, file: str, bare: str = "") -> tuple[str, dict[str, Any], di
 
 
 def disassembled(cubin: bytes) -> str:
-    """What nvdisasm prints of a cubin's code: with encodings, and the lines of the source and of the PTX.
+    """The output of nvdisasm for a cubin's code: with encodings, and the lines of the source and of the PTX.
 
     Raises ToolchainError without Triton, or where nvdisasm cannot read the cubin.
     """

@@ -47,9 +47,9 @@ def _option(default: Any, says: str, example: str, cli: str | None = None) -> An
 
 
 class EvidenceOption(NamedTuple):
-    """What `evidence=` asks for. witnesses: some of counts, samples, counters, records and experiments, in
-    this order, which is the one in which launches are observed; metrics: NVIDIA's names of those that a user
-    adds to the counters; seconds: that all of it may keep the program waiting."""
+    """The evidence that `evidence=` requests. witnesses: some of counts, samples, counters, records and
+    experiments, in this order, which is the one in which launches are observed; metrics: NVIDIA's names of
+    those that a user adds to the counters; seconds: that all of it may keep the program waiting."""
 
     witnesses: tuple[str, ...]
     metrics: tuple[str, ...]

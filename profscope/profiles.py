@@ -32,7 +32,7 @@ __all__ = ["Profile", "Questions", "describe", "diff", "load"]
 
 
 class Questions(abc.ABC):
-    """What a profile and a session can both be asked.
+    """Questions that profiles and sessions answer.
 
         prof.summary()
 
@@ -146,7 +146,7 @@ class Questions(abc.ABC):
 
 
 class Profile(Tables, Questions):
-    """What a session collected, as plain data: `df`, `launches`, `ctas`, `samples`, `counts`, `counters`,
+    """The data of a session, as plain tables: `df`, `launches`, `ctas`, `samples`, `counts`, `counters`,
     `experiments`, `host`, `events` and `metadata` (see `Tables`), and what they can be asked (see
     `Questions`).
 
@@ -196,7 +196,8 @@ class Profile(Tables, Questions):
 
 
 def describe(tables: Tables) -> str:
-    """What a profile holds, in a few words: "2 kernels, 3 launches, 4,096 spans, 0 dropped records, gpu"."""
+    """The contents of a profile, in a few words: "2 kernels, 3 launches, 4,096 spans, 0 dropped records,
+    gpu"."""
     counts = (
         (_kernel_count(tables), "kernel", "kernels"),
         (len(tables.launches), "launch", "launches"),

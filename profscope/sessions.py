@@ -302,7 +302,7 @@ class Session(Questions):
 
     @property
     def samples(self) -> pd.DataFrame:
-        """Where launches under the hardware's sampler stood, and why; see `Profile`."""
+        """PC samples of observed launches, with stall reasons; see `Profile`."""
         return self.profile.samples
 
     @property
@@ -317,7 +317,7 @@ class Session(Questions):
 
     @property
     def experiments(self) -> pd.DataFrame:
-        """What each line costs, measured by leaving it out; see `Profile`."""
+        """The cost of each line, measured by leaving it out; see `Profile`."""
         return self.profile.experiments
 
     @property

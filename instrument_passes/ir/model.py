@@ -371,7 +371,7 @@ class Module:
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """What `#blocked`, `#loc1` and the like stand for, by name."""
+        """The definitions of `#blocked`, `#loc1` and the like, by name."""
         return MappingProxyType(self._aliases)
 
     @property

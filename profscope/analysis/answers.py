@@ -1,4 +1,4 @@
-"""How questions answer: rows become a table of fixed columns, which says what could not be told."""
+"""How questions answer: rows become a table of fixed columns, with a list of unknowns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _INDENT: Final = " " * 8
 
 
 class Answer(NamedTuple):
-    """What a question has to say of one configuration: rows, and what could not be told of it, and why."""
+    """The answer to a question for one configuration: rows, and unknowns with reasons."""
 
     rows: list[dict[str, Any]]
     not_measured: list[str]
@@ -57,7 +57,7 @@ def refused_evidence(metadata: Mapping[str, Any]) -> str:
 
 
 def refused_experiments(metadata: Mapping[str, Any]) -> list[str]:
-    """Of which kernels there are no experiments, and why, if the session was told to make some."""
+    """Kernels without experiments, with reasons, if the session was told to make some."""
     missing = (metadata.get("evidence") or {}).get("not_measured") or ()
     return [text for text in missing if "experiments" in text]
 
@@ -69,7 +69,7 @@ def is_part(metadata: Mapping[str, Any], kernel: str, variant: int) -> bool:
 
 
 class AnswerTable(pd.DataFrame):
-    """What a question answers: all columns of its schema. Printed, it shows those that have values, in
+    """The answer to a question: all columns of its schema. Printed, it shows those that have values, in
     blocks of as many as fit on a line; what is made of it is a table as any other."""
 
     @property

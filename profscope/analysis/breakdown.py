@@ -90,7 +90,7 @@ _WORK: Final = ("part", "reason", "file", "line", "call_path")
 
 
 class SmTime(NamedTuple):
-    """What SMs did in some launches, in ns of one SM, added up. idle: SMs that ran no CTA of their launch;
+    """The time of SMs in some launches, in ns of one SM, added up. idle: SMs that ran no CTA of their launch;
     after: the others, behind their last CTA; between: before their first one, and where none ran; busy: any
     CTA ran."""
 
@@ -105,7 +105,7 @@ class SmTime(NamedTuple):
 
 
 def breakdown(tables: Tables) -> pd.DataFrame:
-    """Where the time of each kernel's launches goes: SMs times duration, in parts that add up to 1.
+    """The time of each kernel's launches, in parts: SMs times duration, in parts that add up to 1.
 
     | column | dtype | |
     |---|---|---|
@@ -139,7 +139,7 @@ def breakdown(tables: Tables) -> pd.DataFrame:
 
 
 def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
-    """What SMs did in the launches of these CTAs, all of which are there.
+    """The time of SMs in the launches of these CTAs, all of which are there.
 
     ctas: launch, sm, start_ns and end_ns of each; sms: of the device.
     """
@@ -324,7 +324,7 @@ class Account:
 
     @property
     def caveats(self) -> list[str]:
-        """What the shares do not tell, and what would: a sentence each."""
+        """Limits of the shares, and how to learn more: a sentence each."""
         told = [f"{UNKNOWN}: {self.advice}"] if self.advice else []
         split = (text.rpartition(": ") for text in self.not_measured if text.startswith("idle-sms"))
         return told + [f"{parts} are not in the bar: {why}" for parts, _, why in split]

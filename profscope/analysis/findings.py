@@ -89,7 +89,7 @@ def findings(tables: Tables) -> pd.DataFrame:
 def of_each_kernel(
     tables: Tables, ask: Callable[[KernelAnalysis | SkippedKernel], T], known: SummedSpans | None = None
 ) -> list[T]:
-    """What is asked of the analysis of each configuration, while that of the next one is made. known: what
+    """The answers from the analysis of each configuration, while that of the next one is made. known: what
     the summary adds up, if known."""
     with worker_pool() as pool:
         return list(in_order(pool, ask, kernel_analyses(tables, known=known)))

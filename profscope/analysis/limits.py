@@ -126,7 +126,7 @@ def limits(tables: Tables) -> pd.DataFrame:
     kernel comes to a GPU's peaks is not modelled.
 
     attrs["bound"]: a list of [kernel, variant, text], such as "bound by L2 (83 %)". If all counters are below
-    60 % of their peaks, it is "latency-bound". attrs["not_measured"]: a list of texts, what is unknown and
+    60 % of their peaks, it is "latency-bound". attrs["not_measured"]: a list of texts, unknowns and
     why.
     """
     if tables.emulated:

@@ -157,9 +157,9 @@ def stall_text(shares: Iterable[tuple[str, float]]) -> str:
 
 
 def wait_counts(rows: pd.DataFrame, sources: Sources) -> list[dict[str, Any]]:
-    """What the samples of a line waited for, most first: stall; on, the class of what they waited for, "" of
-    other warps at a barrier; variable, that the line there assigns to, "" if none is known; file and line;
-    samples. What no producer is known of has none."""
+    """The things that a line's samples waited for, most first: stall; on, the class of what they waited for,
+    "" of other warps at a barrier; variable, that the line there assigns to, "" if none is known; file and
+    line; samples. What no producer is known of has none."""
     rows = rows[rows["stall"].isin(WAITS) & ~_is_unknown(rows)]
     of_others = rows["stall"] == BARRIER
     of_others &= (rows["class"] != BARRIER) | (rows["blamed_class"] != _MMA)  # that is a wait for wgmma

@@ -116,7 +116,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     the summary's `share` says of the scopes there.
     Samples, stalls, waits and instructions are of the bare binary.
 
-    attrs["not_measured"]: a list of texts, what could not be told and why.
+    attrs["not_measured"]: a list of texts, unknowns with reasons.
     Raises OptionError for a bad `top`.
     """
     if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):

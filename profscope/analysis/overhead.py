@@ -75,7 +75,7 @@ _UNKNOWN: Final = _Slowdown(np.nan, np.nan, np.nan, "unknown")
 
 
 def overhead(tables: Tables) -> pd.DataFrame:
-    """What recording cost: one row per kernel and variant.
+    """The overhead of recording: one row per kernel and variant.
 
     Columns: kernel, variant, launches; registers, spills, shared_bytes,
     ctas_per_sm and instructions of the instrumented binary (a second body, for CTAs that do not record, is
@@ -120,8 +120,9 @@ def overhead(tables: Tables) -> pd.DataFrame:
 
 
 def budget_line(metadata: Mapping[str, Any]) -> str:
-    """What recording added to the program, in percent of its time, by the session's own measure; "" without
-    `session(overhead_pct=)`. First launches, which are always recorded, are not in it, nor is compiling."""
+    """The time that recording added to the program, in percent of its time, by the session's own measure; ""
+    without `session(overhead_pct=)`. First launches, which are always recorded, are not in it, nor is
+    compiling."""
     budget = metadata.get("budget")
     if not budget or not budget["elapsed_ns"]:
         return ""

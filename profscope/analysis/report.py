@@ -59,7 +59,7 @@ _ALL: Final = 1 << 30
 def report(
     tables: Tables, whole: Tables | None = None, top: int | None = None, trace: str = "TRACE"
 ) -> dict[str, Any]:
-    """What there is to know of a profile, as JSON-able data of at most MOST_CHARACTERS characters.
+    """The report of a profile, as JSON-able data of at most MOST_CHARACTERS characters.
 
     It is the model that all views show (`profscope/analysis/model/entries.py`), with the lines, findings and
     details of kernels that there is room for. Its keys are always there, as docs/views.md and

@@ -161,7 +161,7 @@ def _recorded(entered: Entered | None) -> Row | None:
 
 
 class HostScopes:
-    """Of a session. Thread-safe. most_rows: that it keeps. changes: of what `columns` says."""
+    """The scopes of a session. Thread-safe. most_rows: that it keeps. changes: of what `columns` says."""
 
     def __init__(self, most_rows: int = MOST_ROWS) -> None:
         self._most_rows = most_rows
@@ -286,7 +286,7 @@ class HostScopes:
         }
 
     def notes(self) -> list[str]:
-        """What is missing, one line each."""
+        """Missing data, one line each."""
         notes = []
         if self._left_out:
             notes.append(

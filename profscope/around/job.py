@@ -71,7 +71,7 @@ def _boot() -> str:
 
 
 class Job:
-    """Of a session. Nothing here raises: without a job, or without a network, there is less to say.
+    """The job of a session. Nothing here raises: without a job, or without a network, there is less to say.
 
     boot: id of the host's boot, which its ranks share; by default this host's.
     """

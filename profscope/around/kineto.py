@@ -74,7 +74,7 @@ memory, or waits."""
 
 
 class Kineto:
-    """Of a session with `events=True`. on_gpu: its launches run on a GPU. changes: how often there was
+    """Kineto in a session with `events=True`. on_gpu: its launches run on a GPU. changes: how often there was
     something new."""
 
     def __init__(self, *, on_gpu: bool) -> None:

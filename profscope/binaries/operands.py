@@ -47,7 +47,7 @@ class Access:
 
 
 def access(instruction: Instruction) -> Access:
-    """What an instruction reads and writes, its guard included."""
+    """The operands that an instruction reads and writes, its guard included."""
     if instruction.name == "NOP":
         return Access(frozenset(), frozenset(), False)
     results = _results(instruction)

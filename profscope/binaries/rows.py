@@ -67,7 +67,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Instructions:
-    """kernel: its name in the PTX. notes: what could not be told, for the user."""
+    """kernel: its name in the PTX. notes: unknowns, for the user."""
 
     kernel: str
     rows: tuple[Row, ...]
@@ -75,7 +75,7 @@ class Instructions:
 
 
 class SourcePlace(NamedTuple):
-    """Where an instruction comes from, as in `Row`."""
+    """The source place of an instruction, as in `Row`."""
 
     file: str
     line: int

@@ -23,7 +23,7 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 def waits_of(listing: Listing) -> tuple[list[tuple[int, ...]], list[str]]:
-    """By instruction, the numbers of those that it waits for, in order; and notes on what could not be told.
+    """By instruction, the numbers of those that it waits for, in order; and notes on unknowns.
 
     - An instruction that waits for scoreboards: those that have set them since they were last waited for; of
       these, those whose results or operands it needs, where there are any. Also loads that it needs and that

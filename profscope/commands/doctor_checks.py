@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def checked(name: str) -> Row:
-    """What a check finds. Raises nothing that it does."""
+    """The result of a check. Raises nothing that it does."""
     try:
         return _CHECKS[name]()
     except ModuleNotFoundError as error:

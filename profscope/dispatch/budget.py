@@ -177,7 +177,7 @@ class Account:
 
     @property
     def gpu_ns(self) -> float:
-        """What its recorded launches took longer on the GPU."""
+        """The extra time of its recorded launches on the GPU."""
         return self.recorded * self._extra_gpu_ns()
 
     def charge(self, run: Callable[[], Any], *, is_bare: bool) -> Any:

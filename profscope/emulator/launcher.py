@@ -344,7 +344,7 @@ class Launch:
             self.device.counts[self.program] = totals.plus(counts, reached, cycles)
 
     def begin(self) -> Grid:
-        """What the launch's CTAs share from now on."""
+        """Data that the launch's CTAs share from now on."""
         program, is_counted = self.program, self.is_counted and self.device.counts is not None
         return Grid(
             name=program.name,

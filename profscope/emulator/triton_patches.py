@@ -24,7 +24,7 @@ Ask = Callable[[], GPUTarget | None]
 
 
 class Module:
-    """What Triton knows a loaded binary by."""
+    """Triton's handle of a loaded binary."""
 
 
 @contextmanager

@@ -157,7 +157,7 @@ class Counters(Witness):
 
     @property
     def selection(self) -> Selection:
-        """What is counted. Raises SamplerError once the witness is closed."""
+        """The counters. Raises SamplerError once the witness is closed."""
         if self._selection is None:
             raise SamplerError("the counters are closed")
         return self._selection

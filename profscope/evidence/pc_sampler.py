@@ -176,14 +176,14 @@ class Sampler:
             self.period_log2 = period_log2
 
     def crc(self, cubin: bytes) -> int:
-        """What the rows of a binary have as `cubin_crc`."""
+        """The `cubin_crc` of a binary's rows."""
         return self._cupti.crc(cubin)
 
     def start(self) -> None:
         self._cupti.call("Start", Context())
 
     def stop(self) -> Samples:
-        """What was sampled since the start. Waits for all kernels of the context to end."""
+        """The samples since the start. Waits for all kernels of the context to end."""
         self._cupti.call("Stop", Context())
         functions: dict[str, int] = {}
         parts = [self._rows(self._configured, functions)]

@@ -38,7 +38,7 @@ class RingNeed(NamedTuple):
 
 
 def ring_need(buffer: Bytes, manifest: Manifest) -> RingNeed:
-    """What a launch says of its rings."""
+    """The state of a launch's rings."""
     try:
         rows = ring_rows(buffer, manifest)
         ended = bool((read_buffer(buffer, manifest).ctas["end_clock"] != 0).all())

@@ -49,7 +49,7 @@ class TraceFilter:
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """What is asked for, by name."""
+        """The selected values, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property

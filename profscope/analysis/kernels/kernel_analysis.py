@@ -128,7 +128,7 @@ class KernelAnalysis:
 
     @cached_property
     def warp_cycles(self) -> float:
-        """What all warps took: the sum of the spans that have none around."""
+        """The time of all warps: the sum of the spans that have none around."""
         return float(self.spans.duration[self.spans.parent < 0].sum()) or 1.0
 
     def of_class(self, *classes: str) -> _Bools:
@@ -195,7 +195,7 @@ class KernelAnalysis:
         return variant_entry(self.tables.metadata, self.kernel, self.variant)
 
     def build(self, name: str) -> dict[str, Any]:
-        """What the "bare" or "instrumented" binary takes, {} if unknown."""
+        """The resources of the "bare" or "instrumented" binary, {} if unknown."""
         builds = self.configuration.get("builds") or []
         return next((each for each in builds if each.get("build") == name), {})
 

@@ -65,7 +65,7 @@ _Key = tuple[str, int]
 
 
 class ModelSources:
-    """What several parts are made from, each worked out when it is first asked for, and once."""
+    """Inputs of several parts, each computed when it is first asked for, and once."""
 
     def __init__(self, tables: Tables, *, percentiles: bool = True) -> None:
         """percentiles: whether the summary has them; putting spans in order takes longest."""

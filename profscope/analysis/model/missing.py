@@ -90,7 +90,7 @@ def _of_copies(summary: pd.DataFrame) -> list[str]:
 
 
 def reasons_once(name: str, texts: Iterable[str]) -> list[str]:
-    """What a section could not tell, each reason once, with the kernels it holds for; those that hold for
+    """Unknowns of a section, each reason once, with the kernels it holds for; those that hold for
     most of them first, and of many the first ones."""
     kernels: dict[str, list[str]] = {}
     for text in texts:

@@ -159,7 +159,7 @@ class Kernel:
         return [node for node in self._accesses if node.line == line]
 
     def addresses_at(self, line: int) -> list[Dependence]:
-        """What their addresses rest on."""
+        """The sources of their addresses."""
         return [self.graph.depends(node.operands[0]) for node in self.accesses_at(line)]
 
     @cached_property
@@ -364,7 +364,7 @@ def _capability(arch: str) -> int:
 
 
 def text_of(judged: KernelAnalysis, stage: str) -> str:
-    """What the compiler made: the text of the configuration, or of the kernel's only one; "" if unknown."""
+    """The compiler's output: the text of the configuration, or of the kernel's only one; "" if unknown."""
     code: list[dict[str, Any]] = [
         each for each in judged.tables.metadata.get("code") or () if each.get("kernel") == judged.kernel
     ]

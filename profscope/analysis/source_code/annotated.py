@@ -121,7 +121,7 @@ class Annotated:
 
 
 class Sums(NamedTuple):
-    """What lines are made of: `Profile.lines()`, `Profile.summary()`, and by place the stages of its loop."""
+    """The inputs of lines: `Profile.lines()`, `Profile.summary()`, and by place the stages of its loop."""
 
     lines: pd.DataFrame
     summary: pd.DataFrame

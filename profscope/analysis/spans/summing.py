@@ -77,7 +77,7 @@ class SummedSpans(NamedTuple):
 
 
 def summed_spans(tables: Tables) -> SummedSpans:
-    """What a summary adds up, for whoever asks for more of it than the summary."""
+    """The sums of a summary, for callers that need more than the summary."""
     df = tables.df
     if are_corrected(tables):
         durations = narrow_durations(df, tables.metadata)

@@ -61,7 +61,7 @@ _ORDERED: Final = ("volatile", "acquire", "release", "acq_rel", "mmio")
 
 
 def touches(form: Form, cost: Cost) -> Touches:
-    """What an instruction as written touches of memory."""
+    """The memory that an instruction touches, as written."""
     if cost in (Cost.WAIT, Cost.CONTROL, Cost.CALL):
         return FENCE
     where = _SPACES[form.pick("global", "shared", "local", "param", "const")]
