@@ -1,4 +1,4 @@
-"""What instrumentation costs a kernel, measured on the two binaries, with no GPU.
+"""The cost of instrumentation, measured on the two binaries, without a GPU.
 
 The instructions that records add run whenever the records do; what they cost in time depends on what the
 warp would otherwise have waited for, and only a run tells.
@@ -99,7 +99,7 @@ def render(cost: Cost) -> str:
 
 
 def _rounding(cost: Cost) -> list[str]:
-    """A line where the two may round differently; none where they do not, or nobody knows."""
+    """A line if the two may round differently; none if they do not, or if that is unknown."""
     bare, instrumented = cost.bare.contractions, cost.instrumented.contractions
     places = [] if bare is None or instrumented is None else instrumented.unlike(bare)
     return [f"results may round differently: {unlike_text(places)}"] if places else []

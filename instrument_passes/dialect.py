@@ -97,7 +97,7 @@ def _printed(attributes: SpanAttributes) -> list[str]:
 
 
 def attributes_of(record: Op) -> SpanAttributes:
-    """What a begin record says of its span. Raises IRError if an attribute is missing or malformed."""
+    """The attributes of a begin record's span. Raises IRError if an attribute is missing or malformed."""
     values: dict[str, Any] = {}
     for field in fields(SpanAttributes):
         text = record.attributes.get(field.name)

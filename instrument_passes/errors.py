@@ -1,4 +1,4 @@
-"""What goes wrong in a TTGIR module or in a pass over it.
+"""Errors of TTGIR modules, and of passes over them.
 
 The tree of all errors is drawn in `profscope.errors`; its root is here, in the lowest package, so that
 `except profscope.ProfscopeError` catches these, too.
@@ -58,4 +58,4 @@ class ManifestError(InstrumentError, ValueError):
 
 
 class ToolchainError(InstrumentError):
-    """Triton, or a tool it ships, is missing or too old for what was asked."""
+    """Triton, or a tool it ships, is missing or too old for the request."""

@@ -62,7 +62,7 @@ def functions_in(text: str) -> tuple[Function, ...]:
 
 
 def function_name(symbol: str) -> str:
-    """What a device function is called in the source: "helper" for "kernels.helper__Pfp32_i32"."""
+    """The source name of a device function: "helper" for "kernels.helper__Pfp32_i32"."""
     instance = _CONSTANTS.sub("", _COPY.sub("", symbol))
     return (instance.rpartition("__")[0] or instance).rpartition(".")[2]
 

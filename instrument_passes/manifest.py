@@ -1,4 +1,4 @@
-"""What the passes did to one kernel: enough to decode its buffers without ever seeing the kernel.
+"""The manifest: the layout of one kernel's records, enough to decode its buffers without the kernel.
 
 The manifest is JSON in a string attribute of the module (`profscope.manifest`), so it stays with the
 binary in Triton's cache and a kernel compiled by another process can still be decoded.
@@ -275,7 +275,7 @@ class Manifest:
 
     @cached_property
     def tag(self) -> int:
-        """What the scratch allocation asks for as alignment, and as bytes per CTA: tells the profile
+        """The alignment that the scratch allocation requests, and the bytes per CTA: tells the profile
         allocator, which learns nothing else, roughly which program is launched. Odd, so that it is no real
         alignment, and small, because without a session Triton may allocate that much."""
         first, count = self.selection.tags

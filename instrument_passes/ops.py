@@ -18,7 +18,7 @@ __all__ = ["CLASSES", "DEFAULT_CLASSES", "OPS", "SPANNABLE", "OpInfo", "info_of"
 
 @dataclass(frozen=True, slots=True)
 class OpInfo:
-    """What a profiler needs to know of an op.
+    """A profiler's facts about an op.
 
     cls: one of CLASSES; label: the name shown. completes: a span on the op ends when its effect is done;
     otherwise it covers issue only: the warp goes on while the effect is under way. partners: the ops that

@@ -1,4 +1,4 @@
-"""What scopes that users name leave in a module's text, on its way from the source to the optimised TTGIR.
+"""The traces of user-named scopes in a module's text, from the source to the optimised TTGIR.
 
 `profscope.language` emits *markers*, empty inline assembly whose text says what it is::
 
@@ -98,7 +98,7 @@ def without_markers(text: str) -> str:
 
 
 def sites_of(module: Module) -> tuple[Site, ...]:
-    """What the numbers in locations stand for; empty for a module without scopes.
+    """The scopes behind the numbers in locations; empty for a module without scopes.
 
     Raises IRError if the table is not as `set_sites` writes it.
     """

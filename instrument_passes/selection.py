@@ -103,7 +103,7 @@ MIN_RING_LOG2: Final = 4  # so that a ring of rows of any width is a multiple of
 
 @dataclass(frozen=True, slots=True)
 class LaunchBits:
-    """What the low bits of a buffer's address tell the kernel.
+    """The fields in the low bits of a buffer's address.
 
     stride_log2: one CTA of every 2^stride_log2 records, or as `Selection` says. ring_log2: rings have
     2^ring_log2 rows; what is encoded is how much that is above MIN_RING_LOG2, modulo 32. ENABLE is as many

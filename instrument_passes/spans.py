@@ -37,7 +37,7 @@ class Spans:
         return self._ids.new()
 
     def name_of(self, op: Op) -> str:
-        """What a span on the op is called unless it is given a name."""
+        """The default name of a span on the op."""
         return op_name(op, self._places, self._awaited)
 
     def landing_at(self, op: Op) -> int:

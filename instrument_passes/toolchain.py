@@ -1,4 +1,4 @@
-"""What needs Triton itself, which is imported here only, and only when asked for."""
+"""Uses of Triton itself: only this module imports it, on demand."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def built(text: str, file: str, bare: str = "") -> tuple[str, dict[str, Any], di
 
 
 def disassembled(cubin: bytes) -> str:
-    """What nvdisasm prints of a cubin's code: with encodings, and the lines of the source and of the PTX.
+    """The output of nvdisasm for a cubin's code: with encodings, and the lines of the source and of the PTX.
 
     Raises ToolchainError without Triton, or where nvdisasm cannot read the cubin.
     """
@@ -105,7 +105,7 @@ def disassembled(cubin: bytes) -> str:
 
 
 def resources_of(cubin: bytes) -> tuple[int, int]:
-    """Registers and local bytes of a thread. Raises ToolchainError where NVIDIA's tool cannot tell."""
+    """Registers and local bytes of a thread. Raises ToolchainError if NVIDIA's tool cannot tell."""
     from triton import knobs
 
     with _file("module.cubin", cubin) as path:

@@ -108,7 +108,7 @@ class DiffError(ProfscopeError, ValueError):
 
 
 class DrawError(ProfscopeError, ValueError):
-    """What was to be drawn is not in the profile, or cannot be drawn here; the message says what lacks."""
+    """The profile lacks the data of a figure, or it cannot be drawn here; the message names the cause."""
 
 
 class EmulatorError(ProfscopeError, RuntimeError):

@@ -1,4 +1,4 @@
-"""What is installed of what profscope can use, found out without importing any of it."""
+"""The installed versions of packages and tools that profscope can use, found without importing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session can be told, validated once."""
+"""The options of a session, validated once."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _option(default: Any, says: str, example: str, cli: str | None = None) -> An
 
 
 class EvidenceOption(NamedTuple):
-    """What `evidence=` asks for. witnesses: some of counts, samples, counters, records and experiments, in
-    this order, which is the one in which launches are observed; metrics: NVIDIA's names of those that a user
-    adds to the counters; seconds: that all of it may keep the program waiting."""
+    """The evidence that `evidence=` requests. witnesses: some of counts, samples, counters, records and
+    experiments, in this order, which is the one in which launches are observed; metrics: NVIDIA's names of
+    those that a user adds to the counters; seconds: that all of it may keep the program waiting."""
 
     witnesses: tuple[str, ...]
     metrics: tuple[str, ...]
@@ -71,7 +71,7 @@ class Options:
     )
     instrument: str | Sequence[str] = _option(
         "default",
-        "What is recorded: 'light' (kernel, loops and the scopes of profscope.language), 'default' (also "
+        "The level: 'light' (kernel, loops and the scopes of profscope.language), 'default' (also "
         "loads, stores, atomics, waits, MMAs and calls), 'heavy' (also every iteration and every other op), "
         "or a list of passes with their options, as `profscope opt --list` shows them",
         "instrument=['kernel-span', 'op-spans{classes=load;wait}']",
@@ -100,16 +100,17 @@ class Options:
     )
     overhead_pct: float | None = _option(
         None,
-        "What recording may add to the program's time, in percent. Of each configuration the first launch is "
-        "recorded, then two pairs of bare and recorded launches are timed; of the rest, windows of time are "
-        "recorded, as many as the budget allows, and launches between them are not counted. prof.overhead() "
-        "says what it came to. None records all that every= and ctas= choose, and so does the emulator",
+        "The most that recording may add to the program's time, in percent. The first launch of each "
+        "configuration is recorded, then two pairs of bare and recorded launches are timed. Later launches "
+        "are recorded in time windows until the budget is spent; launches between windows are not counted. "
+        "prof.overhead() shows the time that was added. None, and the emulator, record all that every= and "
+        "ctas= choose",
         "overhead_pct=1",
         "record only as many launches as add this much to the program's time",
     )
     evidence: bool | Sequence[str] | Mapping[str, float] = _option(
         False,
-        "Evidence of what limits each of a kernel's configurations. True: 'counts' of each instruction, PC "
+        "Evidence about the limit of each configuration. True: 'counts' of each instruction, PC "
         "'samples' with stall reasons, and hardware 'counters' of the whole kernel, from some bare launches "
         "on an NVIDIA GPU. A list: any of these, 'counters:NAME' for NVIDIA's metric NAME, 'records' (counts "
         "by the kernel itself, which need no permission) and 'experiments' (what each line of the biggest "

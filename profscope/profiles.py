@@ -33,7 +33,7 @@ __all__ = ["Profile", "Questions", "describe", "diff", "load"]
 
 
 class Questions(abc.ABC):
-    """What a profile and a session can both be asked.
+    """Questions that profiles and sessions answer.
 
         prof.summary()
 
@@ -147,14 +147,14 @@ class Questions(abc.ABC):
 
 
 class Profile(Tables, Questions):
-    """What a session collected, as plain data: `df`, `launches`, `ctas`, `samples`, `counts`, `counters`,
+    """The data of a session, as plain tables: `df`, `launches`, `ctas`, `samples`, `counts`, `counters`,
     `experiments`, `host`, `events` and `metadata` (see `Tables`), and what they can be asked (see
     `Questions`).
 
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
     `profscope.analysis.spans.corrections`), and where torch.compile made kernels `module`, `model_file` and
     `model_line` (see `profscope.analysis.variants`), worked out when it is first asked for. Files and
-    questions have what is in `tables`: a column that is put into `df` is in neither.
+    questions use `tables`: columns that you add to `df` are in neither.
     """
 
     _spans: pd.DataFrame
@@ -183,7 +183,7 @@ class Profile(Tables, Questions):
 
     @property
     def tables(self) -> Tables:
-        """The tables without what is worked out from them."""
+        """The tables, without columns that are computed from them."""
         others = (each.name for each in fields(Tables) if each.name != "df")
         return Tables(df=self._spans, **{name: getattr(self, name) for name in others})
 
@@ -197,7 +197,8 @@ class Profile(Tables, Questions):
 
 
 def describe(tables: Tables) -> str:
-    """What a profile holds, in a few words: "2 kernels, 3 launches, 4,096 spans, 0 dropped records, gpu"."""
+    """The contents of a profile, in a few words: "2 kernels, 3 launches, 4,096 spans, 0 dropped records,
+    gpu"."""
     counts = (
         (_kernel_count(tables), "kernel", "kernels"),
         (len(tables.launches), "launch", "launches"),
@@ -241,16 +242,15 @@ def load(
         profscope.load("trace/", kernels="matmul")         # a regular expression that is searched in names
         profscope.load("spans.parquet", launch=3, cta=17)
 
-    The options ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
-    a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are
-    read than may have some of it. All figures are of the part: of a part of each launch nothing is scaled up
-    to its grid, and nobody knows what recording cost it. It has no host scopes and no events. Nor has it
-    samples where a launch or a part of each launch is asked for, or a rank, unless each rank is a file of a
-    folder.
+    The options select a part, as those of `profscope view` do: some launches, or one CTA, SM or warp of each;
+    the notes name the part. From Parquet only row groups that can hold some of it are read. All figures are
+    of the part: they are not scaled up to the grid if it is a part of each launch, and the recording cost is
+    then unknown. It has no host scopes and no events. It has no samples if launches or parts of them are
+    selected, or a rank, unless each rank is a file of a folder.
 
-    Raises TraceError, in one line saying what the file is, for anything else, where more spans are asked for
-    than fit into the free memory, and where there is no such part, saying what there is; OptionError for a
-    part that cannot be, and for what is no path.
+    Raises TraceError, in one line with the kind of the file, for anything else; if more spans are selected
+    than fit into free memory; and if there is no such part, with the parts that exist. Raises OptionError for
+    an impossible part, and if path is no path.
     """
     from profscope.traces.loading import load_selected
     from profscope.traces.trace_filter import TraceFilter
@@ -264,10 +264,10 @@ def load(
 def diff(
     a: Questions | str | Path, b: Questions | str | Path, *, pair: Mapping[str, str] | None = None
 ) -> Difference:
-    """What has changed from profile `a` to profile `b`: profiles, sessions, or paths that `load` reads.
+    """The changes from profile `a` to profile `b`: profiles, sessions, or paths that `load` reads.
 
-    One row per kernel, pair of configurations, grid and scope; kernels with the greatest change first, of a
-    kernel its launches as a whole first (kind "launch"), then the rows that changed most. docs/diff.md has
+    One row per kernel, pair of configurations, grid and scope. Kernels with the greatest change come first;
+    within a kernel its launches as a whole (kind "launch"), then the rows that changed most. docs/diff.md has
     more.
 
     kernel; variant_a, variant_b, grid_a, grid_b: configurations and grids, missing and "" if a side has none.
@@ -285,23 +285,24 @@ def diff(
     launch gets shorter; of async rows total time; of rows of kind "launch" the time of the launch itself. In
     attrs["unit"], "ns" or "cycles". percent: of a, missing where that is 0; low, high: the 95 % interval of
     change, floor included.
-    self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means. Of
-    corrected durations, without what records took, where both sides know that: attrs["durations"] is
-    "corrected" or "raw". Launches as a whole are as they were.
+    self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means.
+    They use corrected durations, without the cost of records, if both sides have it: attrs["durations"] is
+    "corrected" or "raw". Launches as a whole stay raw.
     launches_a, launches_b: how many were compared.
 
     attrs has "unit", "emulated", "notes" (what else differs, and which floor holds), "not_measured",
     "counters": a list of dicts, hardware counters that differ by more than 5 %, or 3 points of a percentage
     (kernel, variant_a, variant_b, counter, unit, a, b, change), and
-    "program": the time of all recorded launches, and which part of it changed or was not judged.
+    "program": the time of all recorded launches, and the parts that changed or were not judged.
 
-    `.failed(above=5)` is the verdict of a gate as `profscope diff --fail-above 5%` has it, a list of reasons;
-    `.not_judged` lists what it could not judge. `.code` is the table of what differs in the compiled code.
+    `.failed(above=5)` is the verdict of a gate, as of `profscope diff --fail-above 5%`: a list of reasons.
+    `.not_judged` lists launches that the gate could not judge. `.code` is the table of what differs in the
+    compiled code.
 
     pair: kernels that were renamed, the name in a to that in b.
 
-    Raises DiffError where no kernel is in both, one is emulated and the other is not, or one is no profile;
-    TraceError where a file cannot be read.
+    Raises DiffError if no kernel is in both, one is emulated and the other is not, or one is no profile;
+    TraceError if a file cannot be read.
     """
     from profscope.analysis.comparing.gate import Difference
     from profscope.analysis.comparing.renaming import renamed

@@ -1,4 +1,4 @@
-"""What takes longer than a second says so on stderr, where that is a terminal.
+"""A progress line on stderr, if that is a terminal, for work of more than a second.
 
     with working("loading trace.json"):
         ...
@@ -42,7 +42,7 @@ class Steps:
 
 @contextmanager
 def working(what: str, total: int = 0, steps: Steps | None = None) -> Iterator[None]:
-    """Show what is done in the body. total: of the steps, 0 where nobody counts them.
+    """Show the progress of the body. total: number of steps, 0 if unknown.
 
     Work inside of work that is shown is not shown itself.
     """

@@ -4,10 +4,10 @@
 one for each name of a payload, missing where a span carries none; ops of pipelined loops carry `stage` and
 `for_iteration` (see `instrument_passes.analyses.loop_stages`). `launches` has one row per launch. Cycles
 are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
-`file` and `line` are the innermost line outside of Triton's own package, "" and 0 where it is not known;
+`file` and `line` are the innermost line outside of Triton's own package, "" and 0 if unknown;
 `call_path` has the functions and lines that lead to it, outermost first, "" where no function was called.
 `parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
-at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
+at a root. `wait` is the row of the span whose return ended an async span, -1 if none is known.
 
 `ctas` has one row per CTA, ordered by launch and cta: when it began and ended, by its SM's clock and in ns,
 from its first warp's begin to its last warp's end, or, where it has no spans, from its first warp's begin to
@@ -18,7 +18,7 @@ that warp's end. `recorded` says whether it has spans. CTAs that did not come to
 the instruction `pc`, bytes from the function's start, for the reason `stall`, and of these the instruction
 `blamed_pc` is the cause; where a stall has several causes, whole samples are divided among them. `file`,
 `line`, `call_path` and `class` are those of `pc`, `blamed_file`, `blamed_line` and `blamed_class` those of
-`blamed_pc`; a class says what an instruction is (docs/source-view.md), "" where that is not known.
+`blamed_pc`; a class says what an instruction is (docs/source-view.md), "" if unknown.
 
 `counts` has one row per instruction of a configuration's bare binary, and how often it ran, summed over
 `launches`: `executed` counts warps, `threads` those of their threads that are not predicated off, `sectors`
@@ -41,9 +41,9 @@ was not made, else "".
 -1 at a root. Behind these columns it has one for each metric, float64, NaN where a scope has none. `events`
 has one row per event of the host's and the GPUs' that Kineto saw: `kind` is "kernel", "collective", "copy" or
 "set" on a GPU, and "op", "call" (of CUDA's) or "annotation" on the host. `parent` is the event around it on
-its thread, or the call that launched it, -1 where none is known; `host` is the row of the scope it was in, or
+its thread, or the call that launched it, -1 if none is known; `host` is the row of the scope it was in, or
 was launched in, -1 for none; `launch` that of the table of launches, -1 where it has none; `bytes` what was
-copied, -1 where that is not known; `call_path` the scopes and events around it, outermost first. On the host
+copied, -1 if unknown; `call_path` the scopes and events around it, outermost first. On the host
 `device` and `stream` are -1, on a GPU `thread` is. Both tables' times are of the host's clock
 (`time.time_ns()`), and so are those of no other table. `host` of a launch is the row of the scope it was
 launched in, -1 for none.

@@ -195,14 +195,14 @@ class Session(Questions):
         if self._running is None:
             raise SessionError("the session has not started; use it in a with statement")
         if self._is_forked:
-            raise SessionError("this process was forked from the session's, where the records are")
+            raise SessionError("this process is a fork: the records are in its parent")
         return self._running
 
     def flush(self) -> None:
         """Wait for the launches so far and bring their records to the host, with `spool=` into its file.
 
-        What has been flushed survives the death of the process. Raises SessionError where the session has not
-        started, or its file cannot be written.
+        Flushed records survive the death of the process. Raises SessionError if the session has not started,
+        or its file cannot be written.
         """
         spooler = self._drain(self._parts())
         if spooler is not None and spooler.error:
@@ -302,7 +302,7 @@ class Session(Questions):
 
     @property
     def samples(self) -> pd.DataFrame:
-        """Where launches under the hardware's sampler stood, and why; see `Profile`."""
+        """PC samples of observed launches, with stall reasons; see `Profile`."""
         return self.profile.samples
 
     @property
@@ -317,7 +317,7 @@ class Session(Questions):
 
     @property
     def experiments(self) -> pd.DataFrame:
-        """What each line costs, measured by leaving it out; see `Profile`."""
+        """The cost of each line, measured by leaving it out; see `Profile`."""
         return self.profile.experiments
 
     @property
@@ -332,7 +332,7 @@ class Session(Questions):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Backend, device, versions, options, and notes on what is missing; see `Profile`."""
+        """Backend, device, versions, options, and notes on losses; see `Profile`."""
         return self.profile.metadata
 
 

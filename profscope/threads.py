@@ -1,4 +1,4 @@
-"""Threads that share the work of decoding, writing and reading, and threads that nobody waits for.
+"""Threads that share the work of decoding, writing and reading, and background threads.
 
 zlib and numpy let them run side by side.
 """
@@ -92,7 +92,7 @@ def _background(pid: int) -> WorkerPool:
 
 
 def in_background(work: Callable[[], T]) -> Future[T]:
-    """Have a thread do short work that nobody waits for, one after the other."""
+    """Have a background thread do short pieces of work, one after the other."""
     return _background(os.getpid()).submit(work)
 
 

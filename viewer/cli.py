@@ -48,7 +48,7 @@ Two traces: profscope diff A B
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """What the command line says; ends the process, as argparse does, where that is no usage."""
+    """The parsed command line; ends the process, as argparse does, where that is no usage."""
     parser = make_parser()
     options = parser.parse_args(arguments)
     if options.trace is None and options.source and _is_trace(Path(options.source)):

@@ -1,4 +1,4 @@
-"""What `profscope diff` shows: computed as plain data, then printed as text or JSON."""
+"""The output of `profscope diff`: computed as plain data, then printed as text or JSON."""
 
 import argparse
 import textwrap

@@ -1,4 +1,4 @@
-"""`profscope diff`: what has changed from one trace to another.
+"""`profscope diff`: the changes from one trace to another.
 
 Only the command line is here, and it imports little: `--help` answers at once.
 """

@@ -1,4 +1,4 @@
-"""The header: what was profiled, with what, how much was recorded and what was lost.
+"""The header: the kernels, the device, the options, recorded and lost launches.
 
 The first screen has what one must know to read its figures, above them (`render_top`) or beside them, and
 below them what was noted (`render_foot`); `--show header` has all of it (`render_header`).

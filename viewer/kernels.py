@@ -1,4 +1,4 @@
-"""What the model says of kernels: their launches, where the time goes, findings, and lines."""
+"""The model's kernels: their launches, breakdown, findings and lines."""
 
 from collections.abc import Collection, Iterator, Sequence
 

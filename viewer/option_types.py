@@ -1,4 +1,4 @@
-"""What the values of command-line options may be, and what several commands say alike. Nothing heavy is
+"""Types of command-line options, and texts that several commands share. Nothing heavy is
 imported: pandas and rich are loaded after the command line is checked."""
 
 import argparse

@@ -1,4 +1,4 @@
-"""Where views are printed: as text, JSON or CSV."""
+"""Output of views: as text, JSON or CSV."""
 
 import csv
 import json

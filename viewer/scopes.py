@@ -224,8 +224,8 @@ def render_limits(rows: Sequence[Row], kernels: Sequence[KernelEntry], width: in
 def render_experiments(
     rows: Sequence[Row], kernels: Sequence[KernelEntry], width: int, most: int | None
 ) -> list[Text]:
-    """What the parts of each configuration cost, the most first. most: rows of each, 0: all; None: those that
-    tell."""
+    """The costs of each configuration's parts, the largest first. most: rows of each, 0: all; None: those
+    that tell."""
     lines: list[Text] = []
     shown = TEXT_ROWS if most is None else most
     for title, own in _by_configuration(rows, kernels).items():

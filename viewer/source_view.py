@@ -67,7 +67,7 @@ class Wanted:
 
 
 def wanted(source: str, line: Place | None) -> Wanted:
-    """What --source FILE[:LINE] or --source sass, and --line, ask for. Raises OptionError if they differ."""
+    """The request of --source FILE[:LINE] or --source sass, and --line. Raises OptionError if they differ."""
     asked = Wanted(form=source) if source in FORMS else parse_line(source) if source else Wanted()
     if line is None:
         return asked

@@ -1,4 +1,4 @@
-"""What `profscope view` shows: the trace is read, and handed to the view that was asked for."""
+"""`profscope view`: reads the trace and hands it to the requested view."""
 
 import argparse
 import json

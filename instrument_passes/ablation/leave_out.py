@@ -1,4 +1,5 @@
-"""One op left out: a load, store or copy is masked off, any other op is put into a branch that nobody takes.
+"""One op left out: a load, store or copy is masked off, any other op is put into a branch that is never
+taken.
 
 The op stays in the code, so registers, shared memory and the other instructions stay as they are, and what it
 reads is still computed. Its result is zero, or the operand that it would have changed: a dot hands its

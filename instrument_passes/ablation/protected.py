@@ -90,8 +90,8 @@ def _may_wait(
 
 
 class Protected:
-    """Of a module's graph. alike: by argument, one number for all whose memory overlaps; one that is missing
-    overlaps none."""
+    """Protected ops of a module's graph. alike: by argument, one number for all whose memory overlaps; one
+    that is missing overlaps none."""
 
     def __init__(self, graph: Graph, alike: Mapping[int, int] = MappingProxyType({})) -> None:
         self._graph = graph

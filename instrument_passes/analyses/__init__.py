@@ -1,1 +1,1 @@
-"""What passes ask of a module before they change it."""
+"""Analyses of a module that passes use before they change it."""

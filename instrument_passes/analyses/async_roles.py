@@ -54,7 +54,7 @@ _COMMIT: Final = "ttng.tc_gen5_commit"
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What an op is on its channel; part: one of PARTS.
+    """The role of an op on its channel; part: one of PARTS.
 
     pending: groups that a wait leaves under way; of a phase, how many of the first waits wait for nothing.
     """

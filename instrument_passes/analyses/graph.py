@@ -40,7 +40,7 @@ _SAME_NUMBER: Final = ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.exts
 
 
 class Graph:
-    """Of a parsed module. nodes: its ops in order."""
+    """The graph of a parsed module. nodes: its ops in order."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -124,7 +124,7 @@ class Graph:
         return {each.line for each in self.named(pattern, loop=loop)} - {0}
 
     def depends(self, *values: Value) -> Dependence:
-        """What these values depend on, through everything."""
+        """The dependencies of these values, through everything."""
         return self._facts.of(values, "all")
 
     def positions(self, *values: Value) -> Dependence:
@@ -179,7 +179,7 @@ class Graph:
         return made if made is not None and made.name == "ttg.local_alloc" and not made.operands else None
 
     def layout(self, kind: str) -> str:
-        """What the module says of the layout of a tensor type; "" of others."""
+        """The module's layout of a tensor type; "" of others."""
         return self.module.aliases.get("#" + kind.rpartition("#")[2].rstrip(">"), "")
 
     def constant(self, value: Value) -> int | None:

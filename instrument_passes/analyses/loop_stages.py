@@ -1,4 +1,4 @@
-"""What the software pipeliner did to an op: which stage of its loop it belongs to, and which iteration.
+"""The stage and iteration of its loop that the software pipeliner gave to an op.
 
 The pipeliner starts an op that iteration k needs some iterations earlier. An op that it moves ahead by d
 iterations stands d times before the loop, for iterations 0 to d - 1 (the prologue), and in the loop (the

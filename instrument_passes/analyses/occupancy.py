@@ -19,7 +19,7 @@ _LANES: Final = 32
 
 @dataclass(frozen=True)
 class SmLimits:
-    """What one SM has: warps and CTAs at once, bytes of shared memory."""
+    """The capacity of one SM: warps and CTAs at once, bytes of shared memory."""
 
     warps: int
     ctas: int
@@ -44,7 +44,7 @@ _CTAS: Final = 16
 
 @dataclass(frozen=True)
 class CuLimits:
-    """What one CU has: bytes of LDS, and in which units CTAs get them."""
+    """The LDS of one CU: bytes, and the unit in which CTAs get them."""
 
     shared_bytes: int
     shared_unit: int

@@ -1,4 +1,4 @@
-"""Where an op stands in the source, in the words of whoever wrote the kernel, and how its spans are called.
+"""The source place of an op, and the name of its spans, in the kernel author's words.
 
 `tl.sum` and the like are functions of Triton's own package that are inlined, so the innermost line of an op
 may be one that the user has never seen. The lines of all calls around it are in the op's location.
@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """file, line: the innermost line outside of Triton's package; "" and 0 where it is not known.
+    """file, line: the innermost line outside of Triton's package; "" and 0 if unknown.
 
     path: the lines that lead to the op, outermost first.
     """
@@ -136,7 +136,7 @@ class Places:
         return _place(self._steps(lines, kernel))
 
     def line_label(self, op: Op) -> str:
-        """Such as " L12", for names; "" where the line is not known."""
+        """Such as " L12", for names; "" if the line is unknown."""
         line = self.of(op).line
         return f" L{line}" if line else ""
 

@@ -183,7 +183,7 @@ def _own_facts(value: Value) -> Iterator[_Fact]:
 
 
 class Dependences:
-    """What values depend on, in two readings (see `Graph`), and their numbers."""
+    """The dependencies of values, in two readings (see `Graph`), and their numbers."""
 
     def __init__(self, nodes: list[Node], arguments: Iterable[list[Value]]) -> None:
         self._nodes = nodes

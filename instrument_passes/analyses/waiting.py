@@ -61,7 +61,7 @@ class Wait(NamedTuple):
 
 
 def wait_of(op: Op, awaited: Mapping[Op, str], *, polls: bool) -> Wait | None:
-    """What an op can wait for; None if it never waits for other warps. awaited: see `places.awaited`; polls:
+    """The wait of an op; None if it never waits for other warps. awaited: see `places.awaited`; polls:
     whether it is in a loop that waits for what the op reads."""
     info = info_of(op)
     if op.name == "ttng.wait_barrier":

@@ -54,7 +54,7 @@ class ForLoop:
 
 
 def read_for(op: Op) -> ForLoop:
-    """What the loop's header says. Raises IRError if `op` is not an scf.for."""
+    """The parts of a loop's header. Raises IRError if `op` is not an scf.for."""
     if op.name != "scf.for":
         raise op.error("expected an scf.for")
     types, induction_type = for_types(op.header)
@@ -85,7 +85,7 @@ def carry(loop: Op, inits: Sequence[str]) -> Carried:
 
 
 def hand_on(loop: Op, values: Sequence[str]) -> None:
-    """What the body makes of the carried values, for the next iteration: all that it does not yield yet."""
+    """The carried values that the body yields for the next iteration: all that it does not yield yet."""
     terminator = edit.ensure_terminator(loop.regions[-1].entry, "scf.yield")
     is_while = loop.name == "scf.while"  # which yields what its condition reads
     wanted = len(loop.regions[0].entry.args if is_while else loop.header.result_names)

@@ -41,7 +41,7 @@ class Piece(NamedTuple):
 
 
 class Header:
-    """What the own text of one op says. `parts` are its texts, None standing for a region.
+    """The parsed text of one op, without its regions. `parts` are its texts, None standing for a region.
 
     types: of its results, once `signature.result_types` has read them.
     """

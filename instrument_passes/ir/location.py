@@ -28,7 +28,7 @@ class Caller(NamedTuple):
 
 @dataclass(frozen=True)
 class Location:
-    """Where an op comes from.
+    """The source location of an op.
 
     `name` is the source name the value was bound to, "" if there is none. `callers` are the calls that
     inlined the op, innermost first. `scopes` are the numbers of the users' scopes that the op

@@ -23,7 +23,7 @@ __all__ = ["Alias", "Block", "Module", "Op", "Region", "Value"]
 
 @dataclass(frozen=True)
 class Value:
-    """An SSA value. `name` is how it is used ("%5", "%5#1"); `type` is "" where the text does not tell."""
+    """An SSA value. `name` is how it is used ("%5", "%5#1"); `type` is "" if the text does not show it."""
 
     name: str
     type: str
@@ -217,7 +217,7 @@ class Op(OwnText[Region]):
 
     @property
     def operand_types(self) -> list[str]:
-        """Types of `operands`, read where each value is defined; "" where that does not tell."""
+        """Types of `operands`, read where each value is defined; "" if that does not show it."""
         values = [self.resolve(name) for name in self.operands]
         return ["" if value is None else value.type for value in values]
 
@@ -371,7 +371,7 @@ class Module:
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """What `#blocked`, `#loc1` and the like stand for, by name."""
+        """The definitions of `#blocked`, `#loc1` and the like, by name."""
         return MappingProxyType(self._aliases)
 
     @property

@@ -1,4 +1,4 @@
-"""What one op prints apart from its regions: read on demand, edited in place."""
+"""The text of one op without its regions: read on demand, edited in place."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def for_types(header: Header) -> tuple[list[str], str]:
 
 
 def result_types(header: Header) -> Sequence[str]:
-    """One type a result, "" where the text does not tell; empty if the op has no results."""
+    """One type a result, "" if the text does not show it; empty if the op has no results."""
     if header.types is None:
         header.types = _result_types(header)
     return header.types

@@ -1,1 +1,1 @@
-"""How `lower-records` works inside: what is being built (`builder`) and where it goes (`weave`)."""
+"""Parts of `lower-records`: the ops to build (`builder`) and their places (`weave`)."""

@@ -93,7 +93,7 @@ def _clone(module: Module, call: Op, callee: Op, number: int, ids: SpanIds) -> O
 
 
 def _clean(module: Module, originals: list[Op], recording: set[Op]) -> None:
-    """Take the records out of the functions themselves, and the functions that nobody calls any more."""
+    """Take the records out of the functions themselves, and the functions without a caller."""
     for function in originals:
         if function in recording:
             for op in tuple(function.walk()):

@@ -1,5 +1,5 @@
-"""What every warp computes once: whether its CTA records at all, and where its records go; and what the
-lowering calls that.
+"""Values that every warp computes once: whether its CTA records, and the address of its records; and their
+names in the lowering.
 
 Short kernels pay mostly for this, so it is written for few instructions.
 """

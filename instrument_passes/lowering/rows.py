@@ -23,7 +23,7 @@ _YOUNGER = 1
 
 @dataclass
 class RowState:
-    """What flows along the control flow of a program that writes rows.
+    """Values carried along the control flow of a program that writes rows.
 
     values: names of the row counters, i32, by the index of their frame. open: ids of the spans that are open,
     outermost first. returned: by tt.return or ttg.warp_return that was reached, the values there. row: i64

@@ -22,10 +22,10 @@ _HOW: Final = (OFF, CONTIGUOUS, RESIDENT)
 @register
 @dataclass(frozen=True)
 class Ablate(Pass):
-    """Leaves ops out, or replaces their addresses, to measure what they cost. The results are wrong.
+    """Leaves ops out, or replaces their addresses, to measure their cost. The results are wrong.
 
-    An op is meant if it meets every condition given; give one at least. An op that control flow, addresses,
-    masks or barriers rest on is refused.
+    It changes ops that meet all given conditions, at least one. Ops that decide control flow, addresses,
+    masks or barriers are refused.
 
     ops: names of ops, such as tt.load.
 
@@ -34,9 +34,9 @@ class Ablate(Pass):
     numbers: positions among all ops of the module, from 0.
 
     how: "off"; of loads and stores also "contiguous", the same bytes at neighbouring addresses, and
-    "resident", a few KiB of each CTA again and again.
+    "resident", the same few KiB for each CTA.
 
-    memory: for these two the bytes behind each pointer, by the argument's position: "0:4096;1:65536".
+    memory: for these two, the bytes behind each pointer, by the argument's position: "0:4096;1:65536".
     """
 
     name: ClassVar[str] = "ablate"

@@ -44,15 +44,14 @@ _MAX_WARPS = 32  # of a CTA, which has 1024 threads at most
 class LowerRecords(Pass):
     """Clock reads, batched stores and row counters for every record of the module.
 
-    It also writes the manifest that decodes them. Without options one CTA of every 2^s of a launch records, s
-    as the launch says.
+    It also writes the manifest that decodes them. Without options one CTA of every 2^s records; the launch
+    sets s.
 
     ctas: only CTAs with these linear ids.
 
-    unrecorded: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed.
-    There is none of a kernel that is warp-specialised or clustered, calls functions, uses tensor memory, or
-    has assembly that names labels or registers outside of braces. They store when they began and ended, and
-    on which SM; of more than 4,096 the first and the last 2,048 do.
+    unrecorded: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed,
+    and store their begin, end and SM. Kernels that are warp-specialised or clustered, call functions, use
+    tensor memory, or have assembly with labels or registers outside of braces get no copy.
     """
 
     name: ClassVar[str] = "lower-records"
@@ -166,9 +165,9 @@ def _partition_warps(op: Op) -> list[int]:
 @register
 @dataclass(frozen=True)
 class AllocateBuffer(Pass):
-    """The memory for the records, asked for as the Triton version at hand spells it.
+    """Requests the memory for the records, in the spelling of the Triton version in use.
 
-    It comes last, behind lower-records.
+    It comes last, after lower-records.
     """
 
     name: ClassVar[str] = "allocate-buffer"

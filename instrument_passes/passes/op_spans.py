@@ -24,13 +24,13 @@ _READS: Final = ("load", "atomic", "local")
 class OpSpans(Pass):
     """One span around every op of the chosen classes.
 
-    A span covers the op's issue, or its completion where the op itself waits (docs/ops.md). Where copies have
+    A span ends at the op's issue, or at its completion if the op itself waits (docs/ops.md). If copies have
     no spans, the waits that end them have their bytes.
 
-    classes: which classes of ops; the default leaves out plain arithmetic and debugging aids.
+    classes: classes of ops; the default leaves out plain arithmetic and debugging aids.
 
-    measure: "issue"; or "latency": then spans on ops that read memory end when the data has arrived, and say
-    so in their names. Where the target cannot wait for the data, the span keeps its name, and a note says so.
+    measure: "issue" or "latency"; with "latency" spans on ops that read memory end when the data has arrived,
+    and have that in their names. If the target cannot wait for the data, a note says so.
     """
 
     name: ClassVar[str] = "op-spans"

@@ -46,8 +46,8 @@ _ENDS: Final = ("tt.return", "ttg.warp_return")
 class Progress(Pass):
     """Has each warp store where it is: before and behind each op that can wait, and at iterations of loops.
 
-    The host reads it while the kernel runs: `profscope.session(hang_s=10)` is made for this pass, and hands
-    the kernel the memory. It takes the place of lower-records.
+    The host reads it while the kernel runs (`profscope.session(hang_s=10)`). It takes the place of
+    lower-records.
     """
 
     name: ClassVar[str] = "progress"

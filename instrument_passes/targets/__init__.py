@@ -54,7 +54,7 @@ class Target(ABC):
 
     @abstractmethod
     def apart(self, out: str) -> str:
-        """What to put between a clock read and a loop that follows it; i32, of no meaning."""
+        """Ops to put between a clock read and a loop that follows it; i32, of no meaning."""
 
     @abstractmethod
     def wait_for(self, out: str, value: str, kind: str) -> str:

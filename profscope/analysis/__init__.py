@@ -1,1 +1,1 @@
-"""What do the tables say?"""
+"""Questions about the tables of a profile."""

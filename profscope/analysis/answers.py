@@ -1,4 +1,4 @@
-"""How questions answer: rows become a table of fixed columns, which says what could not be told."""
+"""How questions answer: rows become a table of fixed columns, with a list of unknowns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 import pandas as pd
 
 from profscope.analysis.cause import FINDINGS_TITLE, Gain, qualified_text
-from profscope.analysis.texts import joined, source_text, tag
+from profscope.analysis.texts import Markup, joined, source_text, tag
 from profscope.errors import OptionError
 from profscope.schema import empty_frame
 
@@ -34,7 +34,7 @@ _INDENT: Final = " " * 8
 
 
 class Answer(NamedTuple):
-    """What a question has to say of one configuration: rows, and what could not be told of it, and why."""
+    """The answer to a question for one configuration: rows, and unknowns with reasons."""
 
     rows: list[dict[str, Any]]
     not_measured: list[str]
@@ -57,7 +57,7 @@ def refused_evidence(metadata: Mapping[str, Any]) -> str:
 
 
 def refused_experiments(metadata: Mapping[str, Any]) -> list[str]:
-    """Of which kernels there are no experiments, and why, if the session was told to make some."""
+    """Kernels without experiments, with reasons, if the session was told to make some."""
     missing = (metadata.get("evidence") or {}).get("not_measured") or ()
     return [text for text in missing if "experiments" in text]
 
@@ -69,7 +69,7 @@ def is_part(metadata: Mapping[str, Any], kernel: str, variant: int) -> bool:
 
 
 class AnswerTable(pd.DataFrame):
-    """What a question answers: all columns of its schema. Printed, it shows those that have values, in
+    """The answer to a question: all columns of its schema. Printed, it shows those that have values, in
     blocks of as many as fit on a line; what is made of it is a table as any other."""
 
     @property
@@ -86,7 +86,8 @@ class AnswerTable(pd.DataFrame):
         return _in_blocks(_with_values(self))
 
     def _repr_html_(self) -> str | None:
-        shown: str | None = _with_values(self)._repr_html_()  # type: ignore[operator]  # not in its stubs
+        told = _told_columns(_with_values(self))
+        shown: str | None = told._repr_html_()  # type: ignore[operator]  # not in its stubs
         return shown
 
 
@@ -97,11 +98,8 @@ def _with_values(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_blocks(table: pd.DataFrame) -> str:
-    """All columns, side by side as far as they fit: pandas would leave out those in the middle. Files by
-    their last name, without lists and the variant if there is one alone."""
-    plain = table.loc[:, [not (_has_lists(table[name]) or _is_first_variant(table[name])) for name in table]]
-    if "file" in plain:
-        plain = plain.assign(file=plain["file"].astype("str").str.rpartition("/")[2])
+    """All columns, side by side as far as they fit: pandas would leave out those in the middle."""
+    plain = _told_columns(table)
     with pd.option_context(
         "display.width", _WIDEST_TABLE, "display.max_columns", None, "display.show_dimensions", False,
         "display.max_colwidth", _WIDEST, "display.precision", _DIGITS,
@@ -109,6 +107,14 @@ def _in_blocks(table: pd.DataFrame) -> str:
         text = repr(plain.head(_MOST_TOLD))
     left = len(plain) - _MOST_TOLD
     return f"{text}\n{left} more rows" if left > 0 else text
+
+
+def _told_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """Without columns of lists and dicts, and without variants if each is the first; files by last name."""
+    plain = table.loc[:, [not (_has_lists(table[name]) or _is_first_variant(table[name])) for name in table]]
+    if "file" in plain:
+        plain = plain.assign(file=plain["file"].astype("str").str.rpartition("/")[2])
+    return plain
 
 
 def _has_lists(column: pd.Series) -> bool:
@@ -137,6 +143,20 @@ class FindingsTable(pd.DataFrame):
         left = [f"{len(self) - _MOST_TOLD} more rows"] * (len(self) > _MOST_TOLD)
         return "\n".join([FINDINGS_TITLE, *(line for row in rows for line in _told(row)), *left])
 
+    def _as_list(self) -> Markup:
+        """The terminal's text, whose sentences the browser breaks into lines."""
+        rows = self.head(_MOST_TOLD).to_dict("records")
+        items = [
+            tag("li", tag("b", _headline(row)), *(tag("p", text) for text in _sentences(row))) for row in rows
+        ]
+        left = len(self) - len(rows)
+        return tag(
+            "div",
+            tag("p", f"{FINDINGS_TITLE}:"),
+            tag("ul", *items),
+            tag("p", f"{left} more rows") if left else None,
+        )
+
     def _no_findings(self) -> list[str]:
         clean: dict[str, str] = self.attrs.get("clean") or {}
         if self.attrs.get("launches") == 0:
@@ -146,6 +166,8 @@ class FindingsTable(pd.DataFrame):
     def _repr_html_(self) -> str | None:
         if not len(self):
             return str(joined(tag("p", text) for text in self._no_findings()))
+        if set(_TOLD) <= set(self.columns):
+            return str(self._as_list())
         with pd.option_context("display.max_colwidth", None):
             shown: str | None = _with_values(self)._repr_html_()  # type: ignore[operator]  # not in its stubs
         return shown
@@ -153,14 +175,22 @@ class FindingsTable(pd.DataFrame):
 
 def _told(row: Mapping[Hashable, Any]) -> Iterator[str]:
     """A finding in lines of a terminal: gain and place, evidence, advice."""
+    yield _headline(row)
+    for text in _sentences(row):
+        yield from wrap(text, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
+
+
+def _sentences(row: Mapping[Hashable, Any]) -> tuple[str, str]:
+    return row["evidence"], f"Try: {row['advice']}."
+
+
+def _headline(row: Mapping[Hashable, Any]) -> str:
     kernel = row["kernel"] + f" #{row['variant']}" * (row["variant"] > 0)
     where = ", ".join(filter(None, [row["finding"], kernel, source_text(row["file"], row["line"])]))
     gain = Gain(*(row[name] for name in ("gain_pct", "gain_low_pct", "gain_high_pct")))
     said = qualified_text(gain, row["program_pct"], row["confidence"], row["basis"])
     saved = "   ?" if math.isnan(gain.expected) else f"{gain.expected:4.0f} %"
-    yield f"{saved}  {where} ({said})"
-    for text in (row["evidence"], f"Try: {row['advice']}."):
-        yield from wrap(text, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
+    return f"{saved}  {where} ({said})"
 
 
 def answer_frame(

@@ -1,4 +1,4 @@
-"""Where the time of launches goes, in parts that add up to all of it.
+"""The time of launches, in parts that add up to all of it.
 
 `breakdown` has them by line; an `Account` has at most six shares, for a view with room for one bar.
 """
@@ -90,7 +90,7 @@ _WORK: Final = ("part", "reason", "file", "line", "call_path")
 
 
 class SmTime(NamedTuple):
-    """What SMs did in some launches, in ns of one SM, added up. idle: SMs that ran no CTA of their launch;
+    """The time of SMs in some launches, in ns of one SM, added up. idle: SMs that ran no CTA of their launch;
     after: the others, behind their last CTA; between: before their first one, and where none ran; busy: any
     CTA ran."""
 
@@ -105,13 +105,13 @@ class SmTime(NamedTuple):
 
 
 def breakdown(tables: Tables) -> pd.DataFrame:
-    """Where the time of each kernel's launches goes: SMs times duration, in parts that add up to 1.
+    """The time of each kernel's launches, in parts: SMs times duration, in parts that add up to 1.
 
     | column | dtype | |
     |---|---|---|
     | `kernel`, `variant` | str, int32 | as in the summary |
     | `part` | str | see below |
-    | `reason` | str | what was waited for, or the class of the instruction or op; "" for other parts |
+    | `reason` | str | the awaited thing, or the class of the instruction or op; "" for other parts |
     | `file`, `line`, `call_path` | str, int32, str | as in `lines()`; "" and 0 for parts that have no line |
     | `share` | float64 | of the configuration's launches; adds up to 1 |
     | `basis` | str | "ctas", "samples", "model" or "spans" |
@@ -127,19 +127,19 @@ def breakdown(tables: Tables) -> pd.DataFrame:
     | `op` | spans: a warp is in an op of the class `reason`; whether it issues or waits is not known |
     | `unknown` | spans: no op's span covers it |
 
-    The first four are of SMs, from the begin and end of each CTA. Of SMs that ran a recorded CTA while others
-    ran bare ones alone, only `idle-sms` is: records take time. The time in which an SM ran a CTA is divided
-    by the hardware's samples of the bare kernel (`session(evidence=True)`), if there are 200, else by the
-    self times of spans, as warps have them. On the emulator it is divided by the cycles of its cost model
-    ("model"). Nothing that is unknown is charged to a line.
+    The first four are of SMs, from the begin and end of each CTA. If only some SMs ran recorded CTAs, these
+    SMs count for `idle-sms` alone, since records take time. The time in which an SM ran a CTA is divided by
+    PC samples of the bare kernel (`session(evidence=True)`), if there are 200, else by the self times of
+    spans. On the emulator it is divided by the cycles of its cost model ("model"). Unknown time is charged to
+    no line.
 
-    attrs["not_measured"]: a list of texts, what is missing and why.
+    attrs["not_measured"]: a list of texts, the missing evidence with reasons.
     """
     return joined_frame(breakdown_answers(tables, witnesses(tables)), BREAKDOWN_DTYPES)
 
 
 def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
-    """What SMs did in the launches of these CTAs, all of which are there.
+    """The time of SMs in the launches of these CTAs, all of which are there.
 
     ctas: launch, sm, start_ns and end_ns of each; sms: of the device.
     """
@@ -324,7 +324,7 @@ class Account:
 
     @property
     def caveats(self) -> list[str]:
-        """What the shares do not tell, and what would: a sentence each."""
+        """Limits of the shares, and how to learn more: a sentence each."""
         told = [f"{UNKNOWN}: {self.advice}"] if self.advice else []
         split = (text.rpartition(": ") for text in self.not_measured if text.startswith("idle-sms"))
         return told + [f"{parts} are not in the bar: {why}" for parts, _, why in split]

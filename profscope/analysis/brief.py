@@ -26,13 +26,13 @@ _MISSING_BYTES: Final = MOST_BYTES // 4  # of what was not measured
 def brief(
     tables: Tables, whole: Tables | None = None, trace: str = "TRACE", says: Callable[[str], str] = str
 ) -> str:
-    """What there is to know of a profile, as text of at most 4,096 bytes.
+    """The report of a profile, as text of at most 4,096 bytes.
 
-    It has what `report` has, in few words: each kernel's share, bare time, verdict, account and findings,
-    what was not measured, and the command to run next. Of more than 20 kernels it has those whose launches
-    took longest. If not all fits, the details of kernels go, those of kernels that took less time first.
+    For each kernel: share, bare time, verdict, account and findings; then missing evidence and the command to
+    run next. It has at most 20 kernels, those with the longest launches. If not all fits, details are left
+    out, those of short kernels first.
 
-    whole: as in `report`. trace: the file of the tables, for the command. says: what was not measured in
+    whole: as in `report`. trace: the file of the tables, for the command. says: missing evidence, in the
     words of a command line.
     """
     model = profile_model(tables, whole, parts=("findings", "accounts"), detailed=MOST_KERNELS)

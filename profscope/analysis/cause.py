@@ -1,4 +1,4 @@
-"""What a cause says."""
+"""The sentence of a cause."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NOISE_PCT = 5.0
 
 
 class Gain(NamedTuple):
-    """What is saved without a cause, in percent of the kernel's time: to expect, at least and at most. If
+    """The saving without a cause, in percent of the kernel's time: to expect, at least and at most. If
     that is too uncertain to be stated, the first two are missing; if nothing is known, all three.
 
     roof: the resource that binds the kernel, if the cause uses it, and kept: the part of its use that stays.
@@ -80,7 +80,7 @@ def between_text(low: float, high: float) -> str:
 
 
 def qualified_text(gain: Gain, program_pct: float | None, confidence: str, basis: str) -> str:
-    """What is said of a gain in brackets: "20 to 35 % measured, 23 % of all kernels' time, confidence: high";
+    """The text in brackets behind a gain: "20 to 35 % measured, 23 % of all kernels' time, confidence: high";
     that it is modelled goes without saying. Of a roof that is reached there is nothing to save, so it has no
     bounds."""
     between = between_text(gain.low, gain.high) if gain.expected != 0 else ""

@@ -1,4 +1,4 @@
-"""One table of what is known of a configuration's instructions, whoever has measured it.
+"""One table of the evidence of a configuration's instructions, from all instruments.
 
 A row is the instructions of one opcode at one line. Columns of `rows`, which has no index of its own:
 
@@ -153,7 +153,7 @@ class EvidenceTable:
         return np.where(rows, np.minimum(amount, self.amount(f"{column}_ideal")), amount)
 
     def share(self, column: str, rows: Mask) -> float:
-        """What part of a column's total these rows have."""
+        """The part of a column's total in these rows."""
         return self.total(column, rows) / max(1.0, self.total(column))
 
     def sectors(self, *ops: str) -> float:
@@ -161,7 +161,7 @@ class EvidenceTable:
 
     @cached_property
     def local_bytes(self) -> float:
-        """What a launch moves to and from local memory."""
+        """Bytes that a launch moves to and from local memory."""
         return SECTOR_BYTES * self.total("local_sectors")
 
     @cached_property
@@ -217,7 +217,8 @@ class EvidenceTable:
 
 
 def evidence_table(counts: pd.DataFrame, samples: pd.DataFrame) -> EvidenceTable:
-    """Of one configuration. counts: rows of `prof.counts`; samples: of `prof.samples`, of the bare binary."""
+    """The evidence table of one configuration. counts: rows of `prof.counts`; samples: of `prof.samples`, of
+    the bare binary."""
     counted = _in_words_of_sass(counts)
     groups = counted.groupby(_KEYS, sort=False, observed=True)
     rows = groups.agg(

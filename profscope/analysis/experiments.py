@@ -1,4 +1,4 @@
-"""What each line of a kernel costs, by experiments (`prof.experiments`): in order, and as text."""
+"""The cost of each line of a kernel, by experiments (`prof.experiments`): in order, and as text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def most_saved_first(table: pd.DataFrame) -> pd.DataFrame:
 def experiments_text(
     table: pd.DataFrame, most: int = TEXT_ROWS, width: int = _WIDTH, more: str = "all in .experiments"
 ) -> Iterator[str]:
-    """What the lines cost, the most first; nothing if there are no experiments.
+    """The costs of lines, the largest first; nothing if there are no experiments.
 
     table: rows of `prof.experiments`, of one configuration. most: rows at most, 0 for all, those that save
     next to nothing, too. more: said of the rest.

@@ -1,4 +1,4 @@
-"""What holds each kernel back, with evidence, what to try, and what it can bring at most."""
+"""Findings: what slows each kernel, with evidence, a change to try, and the largest gain."""
 
 from __future__ import annotations
 
@@ -61,27 +61,27 @@ _MOST_OVERWRITTEN: Final = 0.1  # of warp time
 
 
 def findings(tables: Tables) -> pd.DataFrame:
-    """One row per cause that holds a kernel back, what saves most of the program's time first; the columns
-    of FINDING_DTYPES.
+    """One row per cause that slows a kernel, the largest saving of the program's time first; the columns of
+    FINDING_DTYPES.
 
     kernel, variant: as in the summary. finding: a fixed name (docs/findings.md). file, line: where.
     evidence: a sentence with figures. evidence_values: these figures by name, each with its value and unit,
-    such as {"waiting": {"value": 90.4, "unit": "% of samples"}}. advice: what to try. gain_pct: what is
-    expected to be saved, in percent of the kernel's time, 0 to 100, 0 for a roof that is reached
-    ("dram-bound"), missing if it is unknown, as on the emulator. gain_low_pct, gain_high_pct: a 90 % interval
+    such as {"waiting": {"value": 90.4, "unit": "% of samples"}}. advice: a change to try. gain_pct: the
+    expected saving, in percent of the kernel's time, 0 to 100, 0 for a roof that is reached ("dram-bound"),
+    missing if it is unknown, as on the emulator. gain_low_pct, gain_high_pct: a 90 % interval
     (`rules/intervals.py`); the upper end alone if it is too wide to state a gain. program_pct: gain_pct in
-    percent of the time of all kernels' recorded launches, missing if that time is not known. confidence:
-    "high", "medium" or "low". basis: "measured" if an experiment at the line (`prof.experiments`) does what a
-    repair would, and the gain is what that saved; else "modelled", as on the emulator.
+    percent of the time of all kernels' recorded launches, missing if that time is unknown. confidence:
+    "high", "medium" or "low". basis: "measured" if an experiment at the line (`prof.experiments`) equals a
+    repair: the gain is its saving; else "modelled", as on the emulator.
 
     Each cause rests on named evidence: hardware counters, instruction counts and PC samples
     (`session(evidence=True)`, or the emulator, which has no counters), without permission the kernel's own
     counts and experiments, the times of CTAs and warps, and the TTGIR. A cause without its evidence has no
     row. Gains below `NOISE_PCT` are no findings.
 
-    attrs["not_measured"]: list of str, which evidence is missing. attrs["refuted"]: list of str, findings
-    that are left out since their experiment saves nothing. attrs["clean"]: by kernel, or "kernel #variant"
-    where it has several, what is known of those without a finding. attrs["launches"]: how many were recorded.
+    attrs["not_measured"]: list of str, missing evidence. attrs["refuted"]: list of str, findings that are
+    left out since their experiment saves nothing. attrs["clean"]: a text for each kernel without a finding,
+    by "kernel", or "kernel #variant" if it has several. attrs["launches"]: how many were recorded.
     """
     return findings_frame(tables, of_each_kernel(tables, partial(findings_of, tables)))
 
@@ -89,7 +89,7 @@ def findings(tables: Tables) -> pd.DataFrame:
 def of_each_kernel(
     tables: Tables, ask: Callable[[KernelAnalysis | SkippedKernel], T], known: SummedSpans | None = None
 ) -> list[T]:
-    """What is asked of the analysis of each configuration, while that of the next one is made. known: what
+    """The answers from the analysis of each configuration, while that of the next one is made. known: what
     the summary adds up, if known."""
     with worker_pool() as pool:
         return list(in_order(pool, ask, kernel_analyses(tables, known=known)))

@@ -1,4 +1,4 @@
-"""What a kernel is bound by: how much it uses of each resource of the GPU."""
+"""The limit of a kernel: its use of each resource of the GPU."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def limits(tables: Tables) -> pd.DataFrame:
     kernel comes to a GPU's peaks is not modelled.
 
     attrs["bound"]: a list of [kernel, variant, text], such as "bound by L2 (83 %)". If all counters are below
-    60 % of their peaks, it is "latency-bound". attrs["not_measured"]: a list of texts, what is unknown and
+    60 % of their peaks, it is "latency-bound". attrs["not_measured"]: a list of texts, unknowns and
     why.
     """
     if tables.emulated:

@@ -1,4 +1,4 @@
-"""What is known of each source line: its time by spans, its samples, and why these did not go on."""
+"""The evidence of each source line: its time by spans, its samples, and their stall reasons."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TimeSources(NamedTuple):
 
 
 def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> TimeSources:
-    """Those of a profile. table: its summary, where that is known."""
+    """Those of a profile. table: its summary, if known."""
     table = summary(tables) if table is None else table
     return TimeSources(_times(table, tables.unit), placed(tables.samples), table)
 
@@ -157,9 +157,9 @@ def stall_text(shares: Iterable[tuple[str, float]]) -> str:
 
 
 def wait_counts(rows: pd.DataFrame, sources: Sources) -> list[dict[str, Any]]:
-    """What the samples of a line waited for, most first: stall; on, the class of what they waited for, "" of
-    other warps at a barrier; variable, that the line there assigns to, "" if none is known; file and line;
-    samples. What no producer is known of has none."""
+    """The things that a line's samples waited for, most first: stall; on, the class of what they waited for,
+    "" of other warps at a barrier; variable, that the line there assigns to, "" if none is known; file and
+    line; samples. What no producer is known of has none."""
     rows = rows[rows["stall"].isin(WAITS) & ~_is_unknown(rows)]
     of_others = rows["stall"] == BARRIER
     of_others &= (rows["class"] != BARRIER) | (rows["blamed_class"] != _MMA)  # that is a wait for wgmma

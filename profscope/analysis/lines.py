@@ -1,4 +1,4 @@
-"""Where each source line's time goes, and why: spans and samples side by side."""
+"""The time of each source line, and its stalls: spans and samples side by side."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     |---|---|---|
     | `kernel`, `variant` | str, int32 | as in the summary |
     | `file`, `line`, `call_path` | str, int32, str | the line; "" and 0 for what no line is known of |
-    | `source` | str | its text, "" where it is not known |
+    | `source` | str | its text, "" if unknown |
     | `self_share` | Float64 | self time of the spans there, over all warp time of launches with spans |
     | `self_error_pct` | Float64 | standard error of that time in percent, as in the summary |
     | `share_samples` | Float64 | of the samples of the bare binary; missing below 200 of a kernel |
@@ -116,7 +116,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     the summary's `share` says of the scopes there.
     Samples, stalls, waits and instructions are of the bare binary.
 
-    attrs["not_measured"]: a list of texts, what could not be told and why.
+    attrs["not_measured"]: a list of texts, unknowns with reasons.
     Raises OptionError for a bad `top`.
     """
     if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):

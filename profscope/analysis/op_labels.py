@@ -1,4 +1,4 @@
-"""What kind of op a scope is, by the label that its name begins with, and in which stages it runs."""
+"""The kind of op of a scope, by the label that its name begins with, and its pipeline stages."""
 
 from __future__ import annotations
 

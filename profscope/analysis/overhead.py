@@ -1,4 +1,4 @@
-"""What recording cost a kernel: its binary and its time, bare against instrumented."""
+"""The overhead of recording: a kernel's binary and time, bare against instrumented."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ _UNKNOWN: Final = _Slowdown(np.nan, np.nan, np.nan, "unknown")
 
 
 def overhead(tables: Tables) -> pd.DataFrame:
-    """What recording cost: one row per kernel and variant.
+    """The overhead of recording: one row per kernel and variant.
 
     Columns: kernel, variant, launches; registers, spills, shared_bytes,
     ctas_per_sm and instructions of the instrumented binary (a second body, for CTAs that do not record, is
-    not among these), and `bare_*` of the bare one, each missing where nobody says; records_per_warp;
+    not among these), and `bare_*` of the bare one, each missing if unknown; records_per_warp;
     instrumented_ns, the median of the launches: where the basis is "measured", of those of pairs, where it is
     "model", the mean from begin to end, else of all, from first recorded time to last; bare_ns, the median of
     the `bare_launches` of pairs, or what the model says; slowdown, slowdown_low, slowdown_high; and basis:
@@ -97,13 +97,13 @@ def overhead(tables: Tables) -> pd.DataFrame:
     - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
       warp's way each for as long as one takes (`metadata["clock"]`); where the occupancy fell, a kernel that
       lives from its warps may lose as much. slowdown is the geometric middle of the two. The interval begins
-      at the one and ends at what records have cost at worst in a kernel whose loads they kept apart: seven
-      times the other, or twice the bare time where that is less; the emulator has nothing that they keep
-      apart. It is widened by LAYOUT_NOISE. It is a model, and no measurement.
+      at the first and ends at the largest cost that was seen, in a kernel whose loads the records kept apart:
+      seven times the second, or twice the bare time if that is less; the emulator keeps no loads apart. It is
+      widened by LAYOUT_NOISE. It is a model, and no measurement: recorded launches can even be faster.
     - "unknown": neither.
 
-    `attrs["not_measured"]` says, line by line, what is missing and why, `attrs["budget"]` what recording
-    added to the whole program (`budget_line`).
+    `attrs["not_measured"]`: a list of texts, missing figures with reasons; `attrs["budget"]`: the time that
+    recording added to the whole program (`budget_line`).
     """
     rows: list[dict[str, Any]] = []
     said: list[str] = []
@@ -120,8 +120,9 @@ def overhead(tables: Tables) -> pd.DataFrame:
 
 
 def budget_line(metadata: Mapping[str, Any]) -> str:
-    """What recording added to the program, in percent of its time, by the session's own measure; "" without
-    `session(overhead_pct=)`. First launches, which are always recorded, are not in it, nor is compiling."""
+    """The time that recording added to the program, in percent of its time, by the session's own measure; ""
+    without `session(overhead_pct=)`. First launches, which are always recorded, are not in it, nor is
+    compiling."""
     budget = metadata.get("budget")
     if not budget or not budget["elapsed_ns"]:
         return ""

@@ -59,11 +59,11 @@ _ALL: Final = 1 << 30
 def report(
     tables: Tables, whole: Tables | None = None, top: int | None = None, trace: str = "TRACE"
 ) -> dict[str, Any]:
-    """What there is to know of a profile, as JSON-able data of at most MOST_CHARACTERS characters.
+    """The report of a profile, as JSON-able data of at most MOST_CHARACTERS characters.
 
     It is the model that all views show (`profscope/analysis/model/entries.py`), with the lines, findings and
     details of kernels that there is room for. Its keys are always there, as docs/views.md and
-    `profscope/analysis/report.schema.json` have them; None where a figure is not known, and then
+    `profscope/analysis/report.schema.json` have them; None if a figure is unknown, and then
     `not_measured` says why. Durations are in `unit`, every other number has its unit in its key. Each
     configuration of a kernel has an entry of its own, those whose launches took longest first: in `kernels`,
     or, if there is no room, in brief in `other_kernels`: 20 in all. `left_out` counts the rest. Rows have an

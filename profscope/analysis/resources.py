@@ -1,4 +1,4 @@
-"""What a launch's time is once rows of the evidence table have changed: the largest of what remains.
+"""The time of a launch after rows of the evidence table have changed: the largest remaining part.
 
     time without a cause = max(1 - removed, each resource at the part of its peak that good kernels attain)
 
@@ -127,7 +127,7 @@ class Resources:
 
     @property
     def missed_by_l1(self) -> float:
-        """What part of the sectors that loads ask for L1 does not have. Its hit rate is of all sectors
+        """The part of the loads' sectors that misses L1. Its hit rate is of all sectors
         (NVIDIA, "Nsight Compute", memory tables). Stores and atomics go on to L2, and hit where a store has
         just been."""
         table = self.table
@@ -140,7 +140,7 @@ class Resources:
 
     @property
     def l2_bytes(self) -> float:
-        """What instructions ask L2 for."""
+        """Bytes that instructions request from L2."""
         moved = self.table.sectors(*LOAD_OPS, *STORE_OPS) + 2 * self.table.sectors(*ATOMIC_OPS)
         return max(1.0, SECTOR_BYTES * moved + self.table.local_bytes)
 

@@ -62,7 +62,7 @@ class Sources:
                 self._variables[source["file"], first + line - 1] = name
 
     def text(self, file: str, line: int) -> str:
-        """A line, without the space around it; "" where it is not known."""
+        """A line, without the space around it; "" if unknown."""
         return self._texts.get((file_with_source(file, self._files), line), "").strip()
 
     def lines(self, file: str) -> dict[int, str]:
@@ -71,7 +71,7 @@ class Sources:
         return {line: text for (name, line), text in self._texts.items() if name == file}
 
     def variable(self, file: str, line: int) -> str:
-        """What the statement at a line assigns to, "x" or "a, b"; "" if nothing, or nobody knows."""
+        """The targets of the assignment at a line, "x" or "a, b"; "" if there is none, or if unknown."""
         return self._variables.get((file_with_source(file, self._files), line), "")
 
 

@@ -62,24 +62,24 @@ def summary(tables: Tables) -> pd.DataFrame:
     a value for kernels that are not torch.compile's.
     Percentiles are nearest-rank: durations that were seen.
     `share` is the self time over the total warp time of the kernel's variant (the sum of its depth-0 spans),
-    0..1; by ns, on the emulator by cycles. Durations are the corrected ones of `prof.df`, without what
-    records took; as they were read where nobody knows that: `attrs["durations"]` is "corrected" or "raw".
-    Where a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
+    0..1; by ns, on the emulator by cycles. Durations are the corrected ones of `prof.df`, without the cost of
+    records, or raw if that cost is unknown: `attrs["durations"]` is "corrected" or "raw".
+    If a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
     grid: estimates then, and `sampled`, the part of the variant's CTAs that was recorded, is less than 1.
-    `self_error_pct` is the standard error of the self time in percent: what CTAs differ by, if only some
-    recorded, and how far records may have shifted it, up to one record a span. Missing (NaN) if that is not
-    known, as of a list of CTAs, and of a self time of 0.
-    Where the recorded CTAs do not speak for the grid, they are sums of what was recorded. For CTAs that were
-    to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
+    `self_error_pct` is the standard error of the self time in percent: the spread of CTAs, if only some
+    recorded, and the shift by records, up to one record a span. Missing (NaN) if unknown, as for a list of
+    CTAs, and for a self time of 0.
+    If the recorded CTAs do not represent the grid, figures are sums over these CTAs alone. CTAs that did not
+    finish (`launches["unfinished"]`) are in no figure.
 
-    attrs["emulated"] says whether cycles come from the emulator's cost model.
+    attrs["emulated"]: whether cycles come from the emulator's cost model.
     """
     return summary_of(tables, summed_spans(tables))
 
 
 def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> pd.DataFrame:
-    """`summary` where it is known what it adds up. ordered: whether single durations are put in order, which
-    takes longer than all the rest; else percentiles and maxima are missing."""
+    """`summary` of sums that are made already. ordered: whether to sort single durations, which takes longer
+    than all the rest; else percentiles and maxima are missing."""
     table = with_work(_summed(tables, spans, ordered), tables.launches, tables.metadata)
     table = with_model(table, tables.metadata)
     table.attrs |= {"durations": "corrected" if are_corrected(tables) else "raw", "emulated": tables.emulated}
@@ -149,7 +149,7 @@ def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 def _launches_seen(groups: list[tuple[str, int]], listed: list[int], tables: Tables) -> list[int]:
     """By group: the launches that there were, those included that no CTA finished. listed: in the table.
 
-    Where `session(every=...)` left some of a kernel out, nobody knows of which configuration these were: then
+    Where `session(every=...)` left some of a kernel out, their configuration is unknown: then
     it is the count of the kernel. Replays of graphs are never left out. Those that ran bare to be
     timed (`session(baseline=...)`) count.
     """
@@ -222,7 +222,7 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
 
     bytes_at_most and flops are missing where the op has none, and where a launch of the variant lost records.
     The rates divide by the time of the variant's whole launches; an emulator's profile has none, nor do
-    launches of which only some CTAs were recorded: when the others ended nobody knows.
+    launches of which only some CTAs were recorded: the ends of the others are unknown.
     """
     known: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
     for kernel, about in (metadata.get("kernels") or {}).items():

@@ -52,7 +52,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Facts:
-    """What rules look at. launches: the variant's; overhead: its row of
+    """The input of rules. launches: the variant's; overhead: its row of
     `overhead`; builds: its entry in the metadata; short: part of the warp time in spans near the cost
     of a record, None if unknown; clock_change: within its median launch, relative, None if launches are
     too short to tell; distances: of its spans from samples, with `distance` and `noise`; scaled:

@@ -1,4 +1,4 @@
-"""What `metadata["variants"]` says of kernels: how they were launched, where in a model they are."""
+"""Readers of `metadata["variants"]`: how kernels were launched, and their place in a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Places = Mapping[tuple[str, int], tuple[str, str, int]]
 
 
 def variant_entry(metadata: Mapping[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """What the metadata say of a variant (docs/views.md); {} where they do not have it."""
+    """The metadata of a variant (docs/views.md); {} where they do not have it."""
     variants = (metadata.get("variants") or {}).get(kernel) or []
     return next((each for each in variants if each.get("variant") == variant), {})
 
@@ -41,7 +41,7 @@ def with_model(table: pd.DataFrame, metadata: Mapping[str, Any]) -> pd.DataFrame
 
     module: the modules of the model that the kernel was made of, `blocks.*.mlp.up` for those that differ in
     numbers only, with commas between others. model_file, model_line: the line of the last operation that it
-    does. "" for other kernels, and where nothing is known; the line is missing then.
+    does. "" for other kernels, and if nothing is known; the line is missing then.
     """
     places = by_variant(metadata)
     table = _added(

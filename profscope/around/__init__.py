@@ -1,3 +1,3 @@
-"""What did the program around the kernels do? Scopes of the host's code, and what Kineto saw, as tables."""
+"""The program around the kernels: scopes of the host's code, and Kineto's events, as tables."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Scopes of the host's code: which part of a program ran when, on which thread, and what it launched.
+"""Scopes of the host's code: named parts of a program, their times, threads and launches.
 
     with profscope.scope("step", tokens=4096):
         train_step()
@@ -105,10 +105,10 @@ _HERE: Final = _Here()
 
 
 def launched_in() -> int:
-    """The number of the row that the launch is in which the calling thread is about to make; -1 for none.
+    """The row of the host scope in which the calling thread is about to launch; -1 for none.
 
-    What a library's thread launches belongs to a thread of Python's that waits for it: to the only one that
-    has a scope open, or of several the only one that launches itself.
+    A launch by a library's thread belongs to the Python thread that waits for it: the only thread with an
+    open scope or, if there are several, the only one of these that launches kernels itself.
     """
     thread = _HERE.thread
     thread.launches = True
@@ -161,7 +161,7 @@ def _recorded(entered: Entered | None) -> Row | None:
 
 
 class HostScopes:
-    """Of a session. Thread-safe. most_rows: that it keeps. changes: of what `columns` says."""
+    """The scopes of a session. Thread-safe. most_rows: that it keeps. changes: of what `columns` says."""
 
     def __init__(self, most_rows: int = MOST_ROWS) -> None:
         self._most_rows = most_rows
@@ -286,7 +286,7 @@ class HostScopes:
         }
 
     def notes(self) -> list[str]:
-        """What is missing, one line each."""
+        """Missing data, one line each."""
         notes = []
         if self._left_out:
             notes.append(
@@ -308,14 +308,14 @@ class scope:  # noqa: N801  it reads as a statement
             loss = train_step()
             step.add(loss=loss.item())
 
-    While a session records, it becomes a row of `prof.host`, and launches in it know it (`launches["host"]`).
-    One that is open when recording begins, or goes on, begins there. Otherwise it only notes that it is open,
-    and costs next to nothing. Scopes nest, in each thread and each asyncio task by itself; a task begins in
-    the scope that created it. For scopes inside a kernel there is `profscope.language.scope`.
+    While a session records, it becomes a row of `prof.host`, and its launches refer to it
+    (`launches["host"]`). A scope that is open when recording begins or resumes begins at that moment. Without
+    a session it costs next to nothing. Scopes nest in each thread and asyncio task; a task begins in the
+    scope that created it. For scopes inside a kernel there is `profscope.language.scope`.
 
-    name: text. metrics: numbers, each a float64 column of `prof.host`. Where a session records, beginning it
-    raises OptionError for a name that is no text, a metric that is no number, and one that is called like a
-    column of the table; decorating a generator does, too, since that runs after its call.
+    name: text. metrics: numbers, each a float64 column of `prof.host`. While a session records, entering the
+    scope raises OptionError if the name is no text, a metric is no number, or a metric has the name of a
+    column of the table. Decorating a generator raises it too, since a generator runs after its call.
     """
 
     __slots__ = ("_added", "_entered", "_metrics", "_name")

@@ -71,7 +71,7 @@ def _boot() -> str:
 
 
 class Job:
-    """Of a session. Nothing here raises: without a job, or without a network, there is less to say.
+    """The job of a session. Nothing here raises: without a job, or without a network, there is less to say.
 
     boot: id of the host's boot, which its ranks share; by default this host's.
     """
@@ -239,7 +239,7 @@ class RankClock:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept nobody more, and wait a moment for those who still ask."""
+        """Refuse new ranks, and wait a moment for open requests."""
         try:
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread; close() alone does not
         finally:

@@ -1,4 +1,4 @@
-"""What torch's own profiler, Kineto, sees while a session records: kernels, copies and operators, as columns.
+"""Events of torch's own profiler, Kineto, during a session: kernels, copies and operators, as columns.
 
 Kineto asks CUPTI on a GPU, and torch's operators on the host. It is asked once a session, without stacks and
 shapes, which would cost several times as much; its own Python objects for events are not made.
@@ -74,7 +74,7 @@ memory, or waits."""
 
 
 class Kineto:
-    """Of a session with `events=True`. on_gpu: its launches run on a GPU. changes: how often there was
+    """Kineto in a session with `events=True`. on_gpu: its launches run on a GPU. changes: how often there was
     something new."""
 
     def __init__(self, *, on_gpu: bool) -> None:
@@ -146,7 +146,7 @@ def refuse_kineto(*, on_gpu: bool) -> None:
 
 def process_group(said: str) -> str:
     """The process group of a collective, by what Kineto says of it in JSON: "mesh_tp 3: ranks 0, 1"; the same
-    text on all its ranks, and on no rank of another group. "" where Kineto does not say."""
+    text on all its ranks, and on no rank of another group. "" if Kineto does not report it."""
     known = {name: match[1] for name, pattern in _GROUP.items() if (match := pattern.search(said))}
     if "name" not in known or "ranks" not in known:
         return ""
@@ -156,7 +156,7 @@ def process_group(said: str) -> str:
 
 def process_groups(results: Any, events: list[Any], names: list[str], notes: list[str]) -> list[str]:
     """By event the process group that it communicates in, "" for others. results: of Kineto, whose events;
-    notes: where it is said that nobody knows them."""
+    notes: the list for a note that they are unknown."""
     communicate = [at for at, name in enumerate(names) if name == _COMMUNICATES]
     groups = [""] * len(names)
     for at in communicate:

@@ -1,4 +1,4 @@
-"""Which instructions a binary is made of, where each comes from, and which of them each one waits for.
+"""The instructions of a binary: the source line of each, and the instructions that each one waits for.
 
 `rows` is the table that users get. It reads a cubin in steps: `listing` (the text of nvdisasm, classes of
 instructions, what runs after each), `operands` (what an instruction reads and writes), `waits` (whose results

@@ -229,7 +229,7 @@ _ENDS: Final = frozenset({"EXIT", "KILL", "WARPEXIT"})
 
 
 def flow_of(listing: Listing) -> tuple[Flow, list[str]]:
-    """The flow of a listing, and notes on what could not be told.
+    """The flow of a listing, and notes on unknowns.
 
     An indirect branch whose targets nvdisasm does not name leads to every label that nothing else leads to; a
     note says so. A return leads behind every call of its function.

@@ -1,4 +1,4 @@
-"""What an instruction reads and writes: registers, uniform registers, predicates.
+"""The operands of an instruction: registers, uniform registers and predicates that it reads and writes.
 
 Names are those of SASS: "R4", "UR2", "P0", "UP1". The constants RZ, URZ, PT and UPT are none of them.
 """
@@ -47,7 +47,7 @@ class Access:
 
 
 def access(instruction: Instruction) -> Access:
-    """What an instruction reads and writes, its guard included."""
+    """The operands that an instruction reads and writes, its guard included."""
     if instruction.name == "NOP":
         return Access(frozenset(), frozenset(), False)
     results = _results(instruction)

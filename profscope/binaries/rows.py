@@ -67,7 +67,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Instructions:
-    """kernel: its name in the PTX. notes: what could not be told, for the user."""
+    """kernel: its name in the PTX. notes: unknowns, for the user."""
 
     kernel: str
     rows: tuple[Row, ...]
@@ -75,7 +75,7 @@ class Instructions:
 
 
 class SourcePlace(NamedTuple):
-    """Where an instruction comes from, as in `Row`."""
+    """The source place of an instruction, as in `Row`."""
 
     file: str
     line: int
@@ -388,17 +388,17 @@ def instructions(kernel: Any, ptx: str | Path | None = None) -> pd.DataFrame:
     | `opcode` | category | with its modifiers, without predicate: `MUFU.EX2` |
     | `sass` | str | the whole instruction |
     | `class` | category | `global load`, `mma`, `barrier`, ...: docs/source-view.md; `other` if unknown |
-    | `ptx_line` | int32 | the line of the PTX, from 1; 0 where it is not known |
-    | `ttgir_op` | category | the op of TTGIR, where it can be told; else "" |
+    | `ptx_line` | int32 | the line of the PTX, from 1; 0 if unknown |
+    | `ttgir_op` | category | the op of TTGIR, "" if unknown |
     | `file`, `line`, `call_path` | category, int32, category | as in `prof.df` |
     | `column` | int32 | of the line, from 0 |
     | `waits_for` | object | a list of the `pc`s of the instructions whose results it needs |
 
-    `attrs["kernel"]` is the kernel's name, `attrs["notes"]` a list of what could not be told. The result is a
+    `attrs["kernel"]` is the kernel's name, `attrs["notes"]` a list of texts about unknowns. The result is a
     copy: the binary itself is read once.
 
     Raises OptionError for a kernel without a cubin (AMD's, the emulator's) and for a file that cannot be
-    read, ToolchainError without Triton, for what is no cubin, and for PTX of another binary.
+    read, ToolchainError without Triton, for a file that is no cubin, and for PTX of another binary.
     """
     mapped = _of_paths(Path(kernel), ptx) if isinstance(kernel, str | Path) else _of_kernel(kernel, ptx)
     return _frame(mapped)

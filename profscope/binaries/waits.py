@@ -1,4 +1,4 @@
-"""Whose results each instruction needs: definitions and uses, followed backwards through branches.
+"""The producers of each instruction's operands: definitions, found backwards through branches.
 
 As GPA slices (Zhou et al., "GPA: A GPU Performance Advisor Based on Instruction Sampling", CGO 2021): from
 the registers, predicates and scoreboards that an instruction needs to the instructions that define them, over
@@ -23,7 +23,7 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 def waits_of(listing: Listing) -> tuple[list[tuple[int, ...]], list[str]]:
-    """By instruction, the numbers of those that it waits for, in order; and notes on what could not be told.
+    """By instruction, the numbers of those that it waits for, in order; and notes on unknowns.
 
     - An instruction that waits for scoreboards: those that have set them since they were last waited for; of
       these, those whose results or operands it needs, where there are any. Also loads that it needs and that
@@ -349,7 +349,7 @@ _OFFSET: Final = re.compile(r"\[\w.*\+(0x[0-9a-f]+)\]")
 
 
 def awaited_phases(instructions: Sequence[Instruction]) -> Mapping[int, frozenset[int]]:
-    """By the number of each wait for a phase, what it waits for; nothing where that is not known.
+    """By the number of each wait for a phase, what it waits for; nothing if unknown.
 
     Where a function has one kind of work that arrives at barriers, all waits are for that. Where it has
     several, as where warps are specialised, a wait is for those who arrive at barriers of the same place in

@@ -1,4 +1,4 @@
-"""What is tried in a process of its own, since a broken driver, torch or CUPTI may end it.
+"""Checks that run in a process of their own, because a broken driver, torch or CUPTI may end it.
 
 That process reads names of checks, and answers each with the fields of a row.
 """
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def checked(name: str) -> Row:
-    """What a check finds. Raises nothing that it does."""
+    """The result of a check. Raises nothing that it does."""
     try:
         return _CHECKS[name]()
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What `profscope doctor` says of one thing, and how it is asked for in a process that may crash."""
+"""The rows of `profscope doctor`, and the processes that make them, which may crash."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Row:
 
 
 def answers(names: Iterable[str], program: str) -> dict[str, Row]:
-    """What the checks of these names find, in a process that lasts until one of them ends it."""
+    """The results of the checks of these names, in a process that lasts until one of them ends it."""
     found: dict[str, Row] = {}
     worker = Worker(program)
     for name in names:

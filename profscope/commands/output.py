@@ -1,4 +1,4 @@
-"""Where a run's trace goes, claimed before the program starts, so that it cannot fail an hour later.
+"""The output file of a run, created before the program starts, so that it cannot fail an hour later.
 
 trace.json            the trace, written at the end
 trace.json.partial/   what has been recorded, while the program runs and if it is cut short

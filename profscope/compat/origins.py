@@ -41,7 +41,7 @@ _NUMBER: Final = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 
 class Place(NamedTuple):
     """Where in the model something comes from. module: its path, as in `named_modules()`, that of the model
-    itself its class; line: of `file`, the innermost outside of torch; "" and 0 where it is not known."""
+    itself its class; line: of `file`, the innermost outside of torch; "" and 0 if unknown."""
 
     module: str = ""
     file: str = ""
@@ -153,7 +153,7 @@ class OriginTable:
             yield
 
     def of(self, file: str) -> dict[str, Any]:
-        """Where the kernel of a generated file comes from, JSON-able; {} where nothing is known.
+        """Where the kernel of a generated file comes from, JSON-able; {} if nothing is known.
 
         A file is known by its name, a hash of what is in it. What Inductor's workers have compiled it writes
         anew where a session first launches it, and its caches may be in another folder then.

@@ -1,4 +1,4 @@
-"""What a binary records: a manifest, which stands in Triton's metadata of the binary."""
+"""The manifest of a recorded binary, kept in Triton's metadata of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What profscope needs of torch's own inside, without importing it, and what to say if a version of torch
-does not have it; also what Inductor and others have loaded.
+"""Checks of private torch attributes, without importing torch, and the message if one is missing; also the
+modules that Inductor and others have loaded.
 
 Of torch 2.11 to 2.15: the store of `torch.distributed`; of `torch._inductor.codecache`
 `CppPythonBindingsCodeCache.cache` and `CppWrapperCodeCache.cache`, of graphs that C++ calls

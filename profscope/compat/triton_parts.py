@@ -1,4 +1,4 @@
-"""What profscope uses of Triton's compiler and runtime, versions 3.6 to 3.9: nothing else imports these."""
+"""The parts of Triton's compiler and runtime, 3.6 to 3.9, that profscope uses: nothing else imports these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetched buffers to the tables of a profile: decode, fit clocks, fill rows, say what is missing."""
+"""Fetched buffers to the tables of a profile: decode, fit clocks, fill rows, note what was lost."""
 
 from __future__ import annotations
 

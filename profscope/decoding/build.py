@@ -1,4 +1,4 @@
-"""What is known of a binary beside what it records: of which function, configured and built how."""
+"""The description of a recorded binary: its function, configuration and build."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Build:
     outside that its text names; and what the launch chose: `constexprs`, `signature` and `specialisation` of
     the arguments, `num_warps`, `num_stages`, `num_ctas`, `maxnreg`.
     registers: a thread's; spills: in units of the compiler's; shared_bytes: a CTA's; ctas_per_sm: how many
-    fit; instructions: of machine code; each None where nobody says.
+    fit; instructions: of machine code; each None if unknown.
     sources: the texts of the kernel and of the functions it calls. model: where torch.compile made it of, as
     `recording.origins` says; {} for other kernels. ptx: what it was assembled from, ttgir: what that was made
     from; "" where there is none.
@@ -110,7 +110,7 @@ ORDINARY: Final = Mark()
 @dataclass(frozen=True)
 class RawLaunch:
     """One launch as it came back. ctas: CTAs of the grid; buffer: uint8, stamps and the areas of those
-    recorded. build: of the binary, None where it is not known."""
+    recorded. build: of the binary, None if unknown."""
 
     index: int
     manifest: Manifest

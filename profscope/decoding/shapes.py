@@ -1,4 +1,4 @@
-"""Which warps took the same way through their program: what is worked out for one of them holds for all.
+"""Warps that took the same way through their program: one of them is decoded for all.
 
 How many rows a warp wrote, which of its words hold clocks, and so which spans it has and where their begins
 and ends stand: all of that follows from its counts and from which of its words are zero. That is the warp's

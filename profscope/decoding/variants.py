@@ -47,13 +47,13 @@ def about_variants(
 ) -> dict[str, list[dict[str, Any]]]:
     """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
 
-    variant, key (the same in every session; "" where the configuration is not known), what
+    variant, key (the same in every session; "" if the configuration is unknown), what
     `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and `builds`: what
     each binary takes, "bare" or "instrumented". Of instrumented ones also `rounds_as_bare`: whether they
     round as the bare binary does, None if none is known or payloads add arithmetic of their own; if they do
     not, `fused_otherwise`: the places of the sums that differ; and, where it is so, `twin`: CTAs that do not
     record run a body of their own, which is among its instructions. bare: by key, what bare binaries take,
-    and `fused_otherwise` in the recorded one, where that is known.
+    and `fused_otherwise` in the recorded one, if known.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[Manifest, Build]]] = {}

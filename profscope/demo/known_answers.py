@@ -1,4 +1,4 @@
-"""What profscope has to find of five kernels, on any machine; `profscope doctor --self-test` runs them."""
+"""Five kernels with known answers for any machine; `profscope doctor --self-test` runs them."""
 
 from __future__ import annotations
 

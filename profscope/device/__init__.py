@@ -1,1 +1,1 @@
-"""Where do records go, and how do they reach the host: memory, graphs and clocks of a device?"""
+"""Memory for records on a device, its copy to the host, CUDA graphs, and clocks."""

@@ -74,14 +74,14 @@ class ArenaFilling(Filling):
             self.idle.notify_all()
 
     def take_claims(self) -> None:
-        """Nobody takes memory of it unasked any more, and it can go once nobody wants its bytes."""
+        """No launch gets memory of it by default any more; it is freed once its bytes are read."""
         for lane in self.lanes:
             if lane.claim is self:
                 lane.end = -1
                 lane.claim = None
 
     def give_back(self, lane: Lane) -> None:
-        """A lane goes on elsewhere: what it has not used is free where nobody has claimed what follows."""
+        """A lane continues elsewhere: its unused memory is free if the memory after it is unclaimed."""
         if not self.idle.acquire(blocking=False):
             return  # a launch on another device is not to wait for this one
         try:

@@ -1,4 +1,4 @@
-"""What launches record into: parts of fillings of buffers, by whatever means; here the host's memory.
+"""Buffers that launches record into, in parts; here in the host's memory.
 
 `arena.py` has those of a GPU's.
 """

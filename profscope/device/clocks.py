@@ -1,4 +1,4 @@
-"""What the host's clock says when a GPU's timer says something else, and how well that is known.
+"""The relation of the host's clock to a GPU's timer, with its error.
 
     host    asks (10:00:00.000 000 000)          hears (10:00:00.000 002 100)
     GPU                     reads its timer: 1732298400000000640

@@ -1,4 +1,4 @@
-"""What is asked of the CUDA driver itself, and not of torch.
+"""Calls of the CUDA driver itself, not through torch.
 
 Memory is zeroed and copied past torch's operators. Libraries put Triton kernels in the place of these
 (flag-gems in that of `zero_` and `copy_`), and memory is prepared in the middle of a launch: to launch a

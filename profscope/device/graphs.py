@@ -1,11 +1,11 @@
-"""CUDA graphs: what is captured in a session records at every replay.
+"""CUDA graphs: a graph captured in a session records at every replay.
 
 A captured launch keeps the pointer it was given, and with it its memory, as long as the graph lives: the
 graph object holds it, past the session too. Each replay in the session finds the memory zeroed and is copied
 out behind itself, in its stream, so that replays never overwrite each other's records.
 
 Replays are seen through `torch.cuda.CUDAGraph`. Those that other code launches (a raw cudaGraphExec_t, a
-child graph) record into the same memory, but nobody collects that.
+child graph) record into the same memory, but that is not collected.
 """
 
 from __future__ import annotations

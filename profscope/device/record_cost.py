@@ -1,4 +1,4 @@
-"""What a record costs on a device, measured once in a process.
+"""The cost of a record on a device, measured once in a process.
 
 A kernel of one warp runs a loop of dependent additions, once as it is and once with what records add to it:
 two clock reads and, as each iteration of a loop does, a row that goes out with one store, whose address
@@ -37,7 +37,7 @@ class RecordCost(NamedTuple):
 
 @functools.cache
 def record_cost(device: int) -> RecordCost | None:
-    """Of a CUDA device; None where the driver does not tell."""
+    """Of a CUDA device; None if the driver does not report it."""
     try:
         bare, recorded, read = cuda_driver.aside(_times, device)
     except (OSError, RuntimeError):

@@ -33,7 +33,7 @@ _LONGEST_HOLD_NS: Final = 1_000_000
 
 @dataclass(eq=False)
 class Timed:
-    """What is known of a configuration. bare_ns, recorded_ns: by pair, what the launch took; bare: launches
+    """The times of a configuration. bare_ns, recorded_ns: by pair, what the launch took; bare: launches
     that ran bare; waited: launches whose time is not known, since the stream was idle and waited for the
     host; hold_ns: for so long the next one is held back."""
 
@@ -63,8 +63,8 @@ class Baseline:
         self, configuration: Configuration, pair: int | None, stream: int, run: Callable[[], Any], *,
         is_bare: bool,
     ) -> Any:  # fmt: skip
-        """What `run` returns, which launches on the stream. pair: of which it is timed for; None if it only
-        goes before a launch of its kind. Nothing is timed while a thread captures a CUDA graph."""
+        """Launches on the stream; returns the result of `run`. pair: of which it is timed for; None if it
+        only goes before a launch of its kind. Nothing is timed while a thread captures a CUDA graph."""
         with self._lock:
             timed = self.timed.setdefault(configuration, Timed())
             timed.bare += is_bare

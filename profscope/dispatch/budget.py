@@ -1,4 +1,4 @@
-"""What recording may add to a program's time: `overhead_pct=`.
+"""The budget of recording, in percent of a program's time: `overhead_pct=`.
 
     earned    overhead_pct of the time that the session has recorded for
     spent     what recorded launches took longer than bare ones, on the host and on the GPU, and the looks at
@@ -177,7 +177,7 @@ class Account:
 
     @property
     def gpu_ns(self) -> float:
-        """What its recorded launches took longer on the GPU."""
+        """The extra time of its recorded launches on the GPU."""
         return self.recorded * self._extra_gpu_ns()
 
     def charge(self, run: Callable[[], Any], *, is_bare: bool) -> Any:

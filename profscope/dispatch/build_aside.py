@@ -42,7 +42,7 @@ _NICE: Final = 10
 
 
 class Session(NamedTuple):
-    """What a worker is told with each kernel. cache, libdevice: of Triton's knobs."""
+    """The message to a worker with each kernel. cache, libdevice: of Triton's knobs."""
 
     options: Options
     backend: str

@@ -33,7 +33,7 @@ class Binary(NamedTuple):
 
     @staticmethod
     def bare(kernel: CompiledKernel, run: Launcher) -> Binary:
-        """Of a loaded bare kernel. run: Triton's launcher of it."""
+        """A loaded bare kernel. run: Triton's launcher of it."""
         own_function, own_packed = kernel.function, kernel.packed_metadata
 
         # about: what Triton tells the launch hooks; others: these, and the kernel's arguments.

@@ -90,7 +90,7 @@ class Dispatcher:
                 (numbers.pause if is_paused else numbers.resume)()
 
     def run_bare(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """What `run` returns; what it launches runs bare, and has no number."""
+        """The result of `run`; its launches run bare, and have no number."""
         thread = self.thread
         before, thread.passes = thread.passes, True
         try:

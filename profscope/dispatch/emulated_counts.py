@@ -1,4 +1,4 @@
-"""What the emulator counts in the recorded launches of a session, as the tables `counts` and `samples`.
+"""The emulator's counts of a session's recorded launches, as the tables `counts` and `samples`.
 
 Its samples are the cycles of its cost model: each warp is looked at in every cycle.
 """

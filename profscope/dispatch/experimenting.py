@@ -90,8 +90,8 @@ class _Known:
 
 
 class Experimenting:
-    """Of a session. Thread-safe. gpu: the driver of the machine, None on the emulator. budget: of the time
-    that the program waits."""
+    """The experiments of a session. Thread-safe. gpu: the driver of the machine, None on the emulator.
+    budget: of the time that the program waits."""
 
     def __init__(self, machine: Backend, gpu: Driver | None, budget: WaitBudget) -> None:
         self._machine = machine
@@ -181,7 +181,7 @@ class Experimenting:
         return made
 
     def notes(self) -> Iterator[str]:
-        """What there is no experiment with, and why."""
+        """Kernels without experiments, and why."""
         for each in list(self._known.values()):
             if each.why:
                 yield f"{each.subject.kernel}: no experiments: {each.why}"

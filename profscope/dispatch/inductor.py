@@ -126,7 +126,7 @@ class InductorLaunches:
             self._door.shut(is_shut=is_shut)
 
     def launcher(self, tuner: Any) -> Launcher:
-        """What a tuner launches with, in place of its `run`."""
+        """The launcher of a tuner, in place of its `run`."""
         run: Launcher = tuner.run if self._door is None else self._door.launcher(tuner)
         return run
 

@@ -1,18 +1,18 @@
-"""Which role a launch has, by its number among the launches of its configuration alone, and these numbers.
+"""The role of a launch, decided by its number among the launches of its configuration.
 
 | number | role |
 |---|---|
 | 0 | recorded |
-| the 4 p that follow | pairs: two bare launches, two recorded ones, p times; each second one is timed |
-| any other multiple of n | recorded |
-| any other | bare |
+| 1 to 4 p | bare, bare, recorded, recorded, and so on; each second one is timed |
+| after these, multiples of n | recorded |
+| all others | bare |
 
-p is the number of pairs of `baseline=`, n is `every=`. A timed launch follows one of its own kind, since
-another binary leaves other instructions and data in the caches.
+p is the number of pairs of `baseline=`, n is `every=`. A timed launch follows one of its own kind, because
+the other binary leaves other instructions and data in the caches.
 
-Launches of three kinds have no number and run bare: an autotuner's trials; those of torch.compile while their
-binary is being built; and those observed, behind the first launch, which run under the hardware's instruments
-while the observer asks for more.
+Launches of three kinds have no number and run bare: an autotuner's trials; launches of torch.compile while
+the recorded binary is being built; and observed launches, which follow the first one until the observer has
+its evidence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a running session consists of, built and installed in one place."""
+"""The parts of a running session, built and installed in one place."""
 
 from __future__ import annotations
 
@@ -310,7 +310,8 @@ def running(options: Options, more: Mapping[str, Any] = MappingProxyType({})) ->
 
 
 def builds_aside(options: Options, machine: backend.Backend) -> BuildAside | None:
-    """What builds recorded binaries of torch.compile in other processes; None if launches wait for theirs."""
+    """The builder of torch.compile's recorded binaries in other processes; None if launches wait for
+    theirs."""
     return (
         None
         if options.wait or options.hang_s is not None or machine.device_type == "cpu"
@@ -319,7 +320,7 @@ def builds_aside(options: Options, machine: backend.Backend) -> BuildAside | Non
 
 
 def budget_here(options: Options, machine: backend.Backend) -> Budget | None:
-    """What recording may add; None if all is recorded, as on the emulator, whose time is no program's."""
+    """The budget of recording; None if all is recorded, as on the emulator, whose time is no program's."""
     if options.overhead_pct is None or machine.device_type == "cpu":
         return None
     return Budget(options.overhead_pct)

@@ -1,4 +1,4 @@
-"""What values are: numpy arrays, and the names of the kinds they come in.
+"""Values of the emulator: numpy arrays, and the names of their kinds.
 
 A value is an array of three axes, (CTAs, warps of a CTA, lanes), where an axis along which it does not vary
 has length 1. It is never modified in place. Kinds: i16 u16 i32 u32 i64 u64 f16 f32 f64 pred are numpy dtypes

@@ -184,7 +184,7 @@ STALLS: Final[Mapping[Cost, Stalls]] = {
 
 
 class Use(NamedTuple):
-    """What an instruction takes of its SM partition. slots: instructions issued. busy: cycles until the
+    """The cost of an instruction to its SM partition. slots: instructions issued. busy: cycles until the
     partition can do the same for another warp. of_sm: the unit is the SM's, so `busy` is a fourth of it."""
 
     slots: int
@@ -201,7 +201,7 @@ _SHAPE: Final = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 @lru_cache(maxsize=1024)
 def use_of(opcode: str) -> Use:
-    """What an instruction of PTX takes, by its opcode with all modifiers."""
+    """The cost of a PTX instruction, by its opcode with all modifiers."""
     pipes = ptx_slots(opcode)
     slots = sum(pipes.values())
     if pipes.get("tensor"):

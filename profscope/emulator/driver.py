@@ -24,7 +24,7 @@ CACHE_CLEAR_NS = 25_000_000  # far longer than on a GPU; no kernel's time has it
 
 
 class EmulatorUtils:
-    """What Triton asks of a driver's C module."""
+    """The interface of a driver's C module that Triton uses."""
 
     def __init__(self, device: "Device") -> None:
         self._device = device

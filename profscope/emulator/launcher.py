@@ -1,4 +1,4 @@
-"""What Triton calls to launch a kernel, the Python counterpart of its C launcher, and the launch itself.
+"""The launcher that Triton calls, the Python counterpart of its C launcher, and the launch itself.
 
 A launch's grid is cut into batches, placed on SMs and run; then the device's clock moves on.
 """
@@ -344,7 +344,7 @@ class Launch:
             self.device.counts[self.program] = totals.plus(counts, reached, cycles)
 
     def begin(self) -> Grid:
-        """What the launch's CTAs share from now on."""
+        """Data that the launch's CTAs share from now on."""
         program, is_counted = self.program, self.is_counted and self.device.counts is not None
         return Grid(
             name=program.name,

@@ -1,4 +1,4 @@
-"""What PTX text consists of: operands, instructions with their source lines, functions and variables."""
+"""The parts of PTX text: operands, instructions with their source lines, functions and variables."""
 
 from __future__ import annotations
 

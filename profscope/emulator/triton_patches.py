@@ -1,4 +1,4 @@
-"""What changes in Triton while an emulator is active.
+"""Patches of Triton while an emulator is active.
 
 Kernels are told that their target is CUDA and sm_80, as they are compiled for. Triton's own parts need
 the emulator's name for it; kernels and libraries that ask `tl.target_info` whether it is CUDA would take
@@ -24,7 +24,7 @@ Ask = Callable[[], GPUTarget | None]
 
 
 class Module:
-    """What Triton knows a loaded binary by."""
+    """Triton's handle of a loaded binary."""
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""What the hardware says of a bare launch: counters of the whole kernel and counts of each instruction."""
+"""Hardware evidence of bare launches: counters of the whole kernel and counts of each instruction."""

@@ -28,7 +28,7 @@ _MOST_RANGES: Final = 4
 
 
 class DisturbedError(SamplerError):
-    """Other kernels ran in between, so that what was counted is of nobody's."""
+    """Other kernels ran in between: drop the counts, which belong to no kernel alone."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Counters(Witness):
 
     @property
     def selection(self) -> Selection:
-        """What is counted. Raises SamplerError once the witness is closed."""
+        """The counters. Raises SamplerError once the witness is closed."""
         if self._selection is None:
             raise SamplerError("the counters are closed")
         return self._selection

@@ -1,4 +1,4 @@
-"""What evidence asks of the CUDA driver and of NVIDIA's management library. Needs no torch."""
+"""Calls of the CUDA driver and of NVIDIA's management library for evidence. Needs no torch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Driver:
         """For the body of a with statement what tells whether that which the stream holds now has ended,
         however it did.
 
-        To ask keeps nobody from launching, other than to wait beside a sampler that runs.
+        Asking does not block launches, unlike waiting beside a running sampler.
         """
         event = ctypes.c_void_p()
         failed = self._driver.cuEventCreate(ctypes.byref(event), _NO_TIMES)

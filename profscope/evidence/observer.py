@@ -65,7 +65,7 @@ def open_witnesses(
     added: Sequence[str] = (),
     reload: Callable[[Subject], str] = lambda subject: "",
 ) -> Open:
-    """What opens the witnesses of a context. added: NVIDIA's names of metrics that a user adds. reload: see
+    """The opener of a context's witnesses. added: NVIDIA's names of metrics that a user adds. reload: see
     `Samples`."""
 
     def opened(context: int, device: int) -> Sequence[Witness]:
@@ -226,7 +226,7 @@ class Observer:
         return self._results("counters")
 
     def notes(self) -> list[str]:
-        """What was not observed and why, for the user."""
+        """Missing observations with reasons, for the user."""
         notes = [f"no evidence from the hardware: {self.why}"] if self.why else []
         notes += [f"no {name}: {why}" for name, why in sorted(self._off.items())]
         if not self._budget.left_s and any(

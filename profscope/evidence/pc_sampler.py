@@ -56,7 +56,7 @@ _CONTINUOUS: Final = 1
 # Half a million samples took 16 MB. The larger it is, the longer a start takes that follows a new period: by
 # default it is 512 MB.
 _BUFFER_BYTES: Final = 8 << 20
-_OVERFLOWN: Final = 1 << 20  # how many samples count as dropped where nobody says it
+_OVERFLOWN: Final = 1 << 20  # how many samples count as dropped if the number is unknown
 _MOST_OVERFLOWS: Final = 2  # in a row: CUPTI may say for ever that the buffer was full
 _PREFIX: Final = "smsp__pcsamp_warps_issue_stalled_"
 _NOT_ISSUED: Final = "_not_issued"  # a part of the samples of the reason without it
@@ -176,14 +176,14 @@ class Sampler:
             self.period_log2 = period_log2
 
     def crc(self, cubin: bytes) -> int:
-        """What the rows of a binary have as `cubin_crc`."""
+        """The `cubin_crc` of a binary's rows."""
         return self._cupti.crc(cubin)
 
     def start(self) -> None:
         self._cupti.call("Start", Context())
 
     def stop(self) -> Samples:
-        """What was sampled since the start. Waits for all kernels of the context to end."""
+        """The samples since the start. Waits for all kernels of the context to end."""
         self._cupti.call("Stop", Context())
         functions: dict[str, int] = {}
         parts = [self._rows(self._configured, functions)]

@@ -121,7 +121,7 @@ class Samples(Witness):
         self._opened.close()
 
     def notes(self) -> list[str]:
-        """What was sampled in vain or too little."""
+        """Launches that were sampled in vain or too little."""
         notes = [
             f"samples of {count} launch{'es' * (count > 1)} are left out: {why}"
             for why, count in self._left_out.items()

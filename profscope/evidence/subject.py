@@ -1,4 +1,4 @@
-"""What is observed, in which order, with tensors of which sizes, and what the observers keep of it."""
+"""The observed configurations: their order, the sizes of their tensors, and the evidence that is kept."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def named(signature: Mapping[str, Any], arguments: Sequence[Any]) -> dict[str, A
     """A launch's arguments by name.
 
     signature: by name the type of each argument, as of Triton's `ASTSource`. arguments: with constexprs or,
-    as Inductor launches, without. Empty for any other number of arguments: nobody knows which is which then.
+    as Inductor launches, without. Empty for any other number of arguments, which cannot be matched.
     """
     given = [name for name, kind in signature.items() if kind != "constexpr"]
     names = next((each for each in ([*signature], given) if len(each) == len(arguments)), [])

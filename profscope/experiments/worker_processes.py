@@ -77,7 +77,7 @@ class Worker:
 
     def close(self) -> None:
         """Wait for a process that was told to end. Later, or if it is stopped and hears nothing, it is
-        killed. Nobody asks it any more."""
+        killed, and not asked again."""
         if self.process is not None:
             self.end()
             _close(self.process)

@@ -49,7 +49,7 @@ class Plots:
         *,
         between: tuple[float, float] | None = None,
     ) -> Figure:
-        """What the warps of one CTA did: a band for each warp, a colour for each scope, as in report.html.
+        """The warps of one CTA: a band for each warp, a colour for each scope, as in report.html.
 
             prof.plot.timeline(cta=3).savefig("cta.svg")
 

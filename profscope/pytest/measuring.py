@@ -89,7 +89,7 @@ class BlockLaunches:
         self._has_others = False
 
     def launcher(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """What `kernel[grid](...)` goes through."""
+        """The wrapper around `kernel[grid](...)`."""
 
         def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             plain = partial(original, kernel, *args, **kwargs)

@@ -1,1 +1,1 @@
-"""Which launches are recorded, with what, and what is known of them?"""
+"""Recording of launches: buffers, builds, and diagnostics."""

@@ -1,4 +1,4 @@
-"""What Triton's compiled kernels say of themselves: their configuration, what they take, their source."""
+"""The description of Triton's compiled kernels: configuration, resources and source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ran without being recorded, and why: most of what a session notes."""
+"""Launches that ran without being recorded, and why: most notes of a session."""
 
 from __future__ import annotations
 

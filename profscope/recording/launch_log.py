@@ -34,10 +34,10 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Plan(NamedTuple):
-    """What launches of a kernel with a given grid get; it stays once the rings' length is settled.
+    """The plan for launches of a kernel with a given grid; it stays once the rings' length is settled.
 
-    guessed: whether the rings' length is a guess, for want of a launch to learn it from. zero: what of the
-    memory must be zero where it is one, of one program; None for all of it.
+    guessed: whether the rings' length is a guess, because no launch has shown it yet. zero: bytes to clear
+    before a launch, marked by ones, of one program; None for all bytes.
     """
 
     needed: int  # bytes

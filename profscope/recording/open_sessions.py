@@ -1,4 +1,4 @@
-"""What is open in this process, for calls that name no session."""
+"""The open sessions of this process, for calls that name no session."""
 
 from __future__ import annotations
 

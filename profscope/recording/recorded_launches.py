@@ -35,7 +35,7 @@ class _Thread(threading.local):
 
 
 class RecordedLaunches:
-    """Of a session. Thread-safe: launches may come from any thread.
+    """The recorded launches of a session. Thread-safe: launches may come from any thread.
 
     graphs: None if there are none. captured: kernel -> its launches captured into CUDA graphs. undescribed:
     kernel -> why its configuration is not known. device(): the calling thread's; capturing(): whether what it

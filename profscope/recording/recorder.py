@@ -1,4 +1,4 @@
-"""What records in a running session, built and installed in one place."""
+"""The recorder of a running session, built and installed in one place."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Recorder:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a copy in a process that was forked from the session's."""
+        """Whether this is a copy, in a fork of the session's process."""
         return os.getpid() != self._pid
 
     @contextlib.contextmanager
@@ -162,7 +162,7 @@ def _forked(recording: Recorder | None) -> None:
     if recording is not None:
         recording.diagnostics.after_fork()
         recording.routes.after_fork()
-        recording.diagnostics.stop("this process was forked from the session's")
+        recording.diagnostics.stop("this process is a fork of the session's")
 
 
 class HeldRecords:

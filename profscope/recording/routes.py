@@ -1,5 +1,5 @@
-"""What a launch records, and which memory it records into: how long its rings are and which CTAs, from its
-program, its grid and the memory; and on which device."""
+"""The memory of a launch's records: the length of its rings and the recorded CTAs, from its program, grid and
+memory; and its device."""
 
 from __future__ import annotations
 

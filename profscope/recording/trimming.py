@@ -1,7 +1,7 @@
 """The buffer of a launch whose rings were longer than it needed, as if they had been just long enough.
 
 A kernel's first launch gets rings by guess, and only what must be zero of its memory is made so (see
-`sizing.must_be_zero`): what it leaves unwritten may hold anything, and nobody should keep that.
+`sizing.must_be_zero`): unwritten parts may hold anything, and must not be kept.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RingNeed(NamedTuple):
 
 
 def ring_need(buffer: Bytes, manifest: Manifest) -> RingNeed:
-    """What a launch says of its rings."""
+    """The state of a launch's rings."""
     try:
         rows = ring_rows(buffer, manifest)
         ended = bool((read_buffer(buffer, manifest).ctas["end_clock"] != 0).all())

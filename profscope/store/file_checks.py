@@ -1,4 +1,4 @@
-"""What a file must be before anything works with it: the form of its JSON, and how much it may claim to hold.
+"""Checks of a file before it is used: the form of its JSON, and how much it may claim to hold.
 
 A form is a type, a tuple of types, a range of integers, `[form]` for a list, `Row` for a list of so
 many entries, a dict of forms by name for an object whose entries may lack or be null, or `Needs` for one of

@@ -63,8 +63,8 @@ _FORMS: Final = {
 
 
 class Spool(NamedTuple):
-    """What a spool holds. launches: by index, buffers mapped from the file; notes: those of the session, and
-    what is to be said of a file that is damaged or has no end. scopes: as `around.host_tables.with_host`
+    """The contents of a spool. launches: by index, buffers mapped from the file; notes: those of the session,
+    and what is to be said of a file that is damaged or has no end. scopes: as `around.host_tables.with_host`
     takes them. The last two are None where nothing was stated."""
 
     metadata: dict[str, Any]

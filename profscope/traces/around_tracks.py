@@ -1,4 +1,4 @@
-"""Where host scopes and events are drawn: a track for each thread of the host and each stream of a GPU.
+"""Tracks of host scopes and events: one for each thread of the host and each stream of a GPU.
 
 They are drawn on the axis of the spans, the GPU's timer, to within the error of `host_times()`; of merged
 ranks that axis is the clock of rank 0's host, as their own times are. Where nobody knows how far the clocks
@@ -45,7 +45,7 @@ class AroundTracks(NamedTuple):
 
 
 def around_tracks(tables: Tables) -> AroundTracks | None:
-    """None where there is nothing to draw, or nobody knows when."""
+    """None if there is nothing to draw, or if its time is unknown."""
     host, events = tables.host, tables.events
     unix = [np.append(host[name], events[name]) for name in ("start_unix_ns", "end_unix_ns")]
     times = [_on_axis(tables, each) for each in unix]

@@ -18,7 +18,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+-]*")
 
 
 def baseline_path(folder: Path, name: str) -> Path:
-    """Where the baseline of a name is, or would be. Raises OptionError for what can be no name."""
+    """The path of the baseline of a name. Raises OptionError for what can be no name."""
     if not _NAME.fullmatch(name):
         raise OptionError(f"{name!r} is no name of a baseline: letters, digits and _ . = + - are allowed")
     return folder / f"{name}{_SUFFIX}"

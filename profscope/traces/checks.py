@@ -1,4 +1,4 @@
-"""What a profile's tables must be: of the schema, and without what no file can hold."""
+"""Checks of a profile's tables: they follow the schema, and files can hold them."""
 
 from __future__ import annotations
 

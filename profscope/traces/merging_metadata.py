@@ -1,4 +1,4 @@
-"""The metadata of several parts as one: each entry of what was measured has a rule for two of it."""
+"""The metadata of several parts as one: each measured entry has a rule that merges two of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn above the spans of a trace: launches, SMs' parts in them, CTAs.
+"""The tracks above the spans of a trace: launches, SMs' parts in them, CTAs.
 
 Without it a viewer shows empty rows until every group is opened. Nothing of it is read back.
 """
@@ -28,7 +28,7 @@ _KERNEL, _SM, _SLOT = 2, 3, 4
 
 
 class Bars(NamedTuple):
-    """What is drawn on a track: in order of time, never two at once."""
+    """The slices of a track: in order of time, never two at once."""
 
     start_ns: Ints
     end_ns: Ints
@@ -167,7 +167,7 @@ class _Bar(NamedTuple):
 
 
 def launch_args(row: Mapping[Any, Any]) -> dict[str, object]:
-    """What is said of a launch where it is drawn."""
+    """The text of a drawn launch."""
     grid = " x ".join(str(row[f"grid_{axis}"]) for axis in "xyz")
     known: dict[str, object] = {"grid": grid, "warps": int(row["num_warps"]), "stream": int(row["stream"])}
     if row["variant"]:

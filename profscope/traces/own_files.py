@@ -1,4 +1,4 @@
-"""Which files profscope wrote, by what is in them, and how to remove those and nothing else.
+"""Files that profscope wrote, recognised by their contents, and their removal.
 
 A name proves nothing: a checkpoint may be in `rank=5/`. A trace is profscope's if it has one of these marks:
 
@@ -40,7 +40,7 @@ _OWN_FOLDER: Final = re.compile(r"rank=\d+|.+\.partial")
 
 
 def is_own_file(path: Path) -> bool:
-    """Whether profscope can prove that it wrote a file. Links are followed by nobody: one is not ours.
+    """Whether profscope can prove that it wrote a file. Links are not followed: a link is not ours.
 
     Raises OSError for a file that cannot be read.
     """

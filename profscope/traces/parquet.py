@@ -59,7 +59,7 @@ _ARROW: Final = {
 
 
 def described(df: pd.DataFrame) -> dict[str, Any]:
-    """What the columns do not say of themselves: JSON-able, in the place of `compact.encode`'s columns."""
+    """Metadata beyond the columns: JSON-able, in the place of `compact.encode`'s columns."""
     return {
         "rows": len(df),
         "categories": {

@@ -270,7 +270,7 @@ def unpacked_ctas(packed: dict[str, Any], launches: pd.DataFrame, most_cells: in
     launch = np.cumsum(stored["launch"])
     row = OfLaunches(launches, np.arange(len(launches)), -1).of(launch)
     if (row < 0).any():
-        raise ValueError(f"CTAs of launch {launch[row < 0][0]}, which is not in its table of launches")
+        raise ValueError(f"CTAs of launch {launch[row < 0][0]} are recorded, but the launch is missing")
     start_ns = stored["since_ns"] + _begins(launches).of(launch)
     columns = {
         "kernel": pd.Categorical(launches["kernel"]).take(row),

@@ -260,8 +260,10 @@ PAYLOAD_BYTES: Final = 27  # three times a number and whether it is missing
 
 
 def check_room(name: str, spans: int, payloads: int = 0) -> None:
-    """Raises TraceError where so many spans do not fit into the memory that is free; where that is not known,
-    it lets them pass. name: of the trace."""
+    """Raises TraceError if so many spans do not fit into free memory; does nothing if that is unknown.
+
+    name: of the trace.
+    """
     free, need = free_bytes(), spans * (PEAK_BYTES_A_SPAN + payloads * PAYLOAD_BYTES)
     if free is not None and need > free:
         raise TraceError(

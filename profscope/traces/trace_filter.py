@@ -1,4 +1,4 @@
-"""Which spans of a trace are asked for, so that what is large can be read in part."""
+"""The selection of a part of a trace, so that large traces need not be read whole."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TraceFilter:
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """What is asked for, by name."""
+        """The selected values, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property

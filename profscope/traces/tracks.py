@@ -72,7 +72,7 @@ MOST_TRACKS = 4096
 
 @dataclass(frozen=True)
 class Tracks:
-    """Where a span table's rows are drawn.
+    """The tracks of a span table's rows.
 
     table       one row per track, in order: pid, tid, device, kernel, sm, slot, warp, lane
     kernels     the names that `kernel` numbers: in order of their launches
@@ -350,5 +350,5 @@ ARGS = ("file", "line", "call_path", "iter", "cta", "launch")
 
 
 def payload_name(column: pd.Series[Any]) -> str:
-    """What events call a column of values."""
+    """The name of a column of values in events."""
     return f"{column.name} (value)" if column.name in ARGS else str(column.name)

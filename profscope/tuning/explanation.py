@@ -1,4 +1,4 @@
-"""What `explain` found: the profile, the findings with what their remedies saved, and all that was tried."""
+"""The result of `explain`: the profile, the findings with the savings of their remedies, and all trials."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Explanation:
 
     @property
     def experiments(self) -> pd.DataFrame:
-        """What each line costs, measured by leaving it out: `profile.experiments`."""
+        """The cost of each line, measured by leaving it out: `profile.experiments`."""
         return self.profile.experiments
 
     @property
@@ -72,7 +72,7 @@ class Explanation:
         return self.text()
 
     def text(self, most_findings: int | None = _MOST_FINDINGS) -> str:
-        """What `print` shows. most_findings: None for all of them."""
+        """The text that `print` shows. most_findings: None for all of them."""
         return "\n".join(self._lines(most_findings))
 
     def _lines(self, most: int | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the GPU at hand does at most, measured by small kernels: about a second, and their compilation."""
+"""The peaks of this machine's GPU, measured by small kernels in about a second, and their compilation."""
 
 from __future__ import annotations
 
@@ -87,8 +87,9 @@ _DOT_CTAS_PER_SM: Final = 12  # and 1, 2, 3 or 4
 
 
 class Sizes(NamedTuple):
-    """What the kernels do. copied_bytes: read in DRAM by the copy, and chased through; far more than L2 has.
-    cached_bytes: the same in L2. copies, fmas, dots: rounds of these kernels. steps: of the chase in DRAM."""
+    """The work of the kernels. copied_bytes: read in DRAM by the copy, and chased through; far more than L2
+    has. cached_bytes: the same in L2. copies, fmas, dots: rounds of these kernels. steps: of the chase in
+    DRAM."""
 
     sm_count: int
     copied_bytes: int

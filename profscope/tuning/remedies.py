@@ -58,7 +58,7 @@ _REGISTERS: Final = (168, 128, 96, 80, 64, 48)
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a launch has now. registers: of a thread, 0 if not known."""
+    """The options and resources of a launch. registers: of a thread, 0 if not known."""
 
     num_warps: int
     num_stages: int
@@ -78,7 +78,8 @@ class Steps:
 
 
 def steps_for(findings: Iterable[str], chosen: Chosen, vary: Mapping[str, Sequence[Any]]) -> list[Steps]:
-    """What to try against these findings, the first finding's first, each once; then the rest of `vary`."""
+    """Changes to try against these findings, the first finding's first, each once; then the rest of
+    `vary`."""
     found: dict[tuple[str, tuple[Any, ...]], Steps] = {}
     for finding in dict.fromkeys(findings):
         for remedy in REMEDIES.get(finding, ()):

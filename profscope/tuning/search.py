@@ -223,20 +223,19 @@ def explain(
 
     kernel, args, grid, kwargs: as at a launch, `kernel[grid](*args, **kwargs)`, with constexprs, num_warps,
     num_stages and maxnreg among the keywords. It is timed bare, recorded and observed
-    (`session(evidence=True)`), and its findings choose what is tried: num_warps, num_stages, maxnreg, and the
-    constexprs of `vary`, a list of values each; `grid` should then be a function of them. What is
-    faster is tried together once. Of an autotuned kernel its configurations are tried, and the fastest is
+    (`session(evidence=True)`), and its findings choose the options to try: num_warps, num_stages, maxnreg,
+    and the constexprs of `vary`, a list of values each; `grid` should then be a function of them. Faster
+    options are then combined once. For an autotuned kernel its configurations are tried, and the fastest is
     recorded. limit_s: seconds after which no other try begins. backend: as of a session.
 
-    Times are of bare launches, in interleaved pairs with the launch as it is given. Before each launch the
-    memory of all tensors among the arguments is restored; in the end, too. Memory that is reached by
-    pointers inside tensors is not.
+    Times are of bare launches, in interleaved pairs with the launch as it is given. The memory of all tensor
+    arguments is restored before each launch and at the end. Memory behind pointers inside tensors is not.
 
-    Returns an `Explanation`: profile, findings, tries. A try that cannot be run is a row of `tries` that
-    says why. On the emulator times are cycles of its cost model.
+    Returns an `Explanation`: profile, findings, tries. A try that cannot be run is a row of `tries` with the
+    reason. On the emulator times are cycles of its cost model.
 
     Raises OptionError for arguments or names that the kernel does not have, CompileError if the launch
-    cannot be built, SessionError inside a session and where the backend is not there.
+    cannot be built, SessionError inside a session or without the backend.
     """
     require("triton", "profscope.explain()")
     from profscope.tuning.launches import launch_of

@@ -49,7 +49,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Base:
-    """What trials are compared with: compiled, the kernel that it launches."""
+    """The base that trials are compared with: compiled, the kernel that it launches."""
 
     launch: Launcher
     compiled: Any

@@ -106,6 +106,7 @@ WORDS = {  # at most: of the pages for users, for those who change profscope, an
     "figures": ("benchmarks", 3_000),
     "show": ("evidence why-slow experiments", 4_300),
 }
+MOST_WORDS = 28_000
 
 
 @pytest.mark.parametrize("part", WORDS)
@@ -113,6 +114,10 @@ def test_pages_are_short(part: str) -> None:
     names, most = WORDS[part]
     words = {name: len((ROOT / f"docs/{name}.md").read_text().split()) for name in names.split()}
     assert sum(words.values()) <= most, words
+
+
+def test_all_pages_together_are_short() -> None:
+    assert sum(len(page.read_text().split()) for page in DOCS) <= MOST_WORDS
 
 
 def test_every_page_is_in_one_part() -> None:

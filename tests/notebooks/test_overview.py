@@ -155,3 +155,16 @@ def test_show_outside_of_a_notebook() -> None:
         prof.show()
     with pytest.raises(DrawError, match="height=40 is a number of pixels, 100 to 10,000"):
         prof.show(height=40)
+
+
+def test_findings_and_differences_say_in_a_cell_what_they_say_in_a_terminal() -> None:
+    findings = load(DATA / "findings" / "starving-partition.json.gz").findings()
+    text = shown_html(findings)
+    assert [line.strip() for line in repr(findings).splitlines() if line.strip()[:4] == "Try:"]
+    for line in repr(findings).splitlines()[1:]:
+        assert " ".join(line.split()) in " ".join(text.split()), line
+    assert "evidence_values" not in text
+    one, three = (load(DATA / "diff" / f"matmul-{name}.pftrace.gz") for name in ("1-stage", "3-stages-0"))
+    html = str(profscope.diff(one, three)._repr_html_())
+    assert "configuration" not in html
+    assert "dot wait acc" in html

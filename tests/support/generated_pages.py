@@ -17,22 +17,24 @@ _INTRODUCTION: Final = """\
 
 <!-- Generated: python -m tests.support.generated_pages docs -->
 
-What each op of Triton 3.6 to 3.9 is to profscope. `op-spans{classes=...}` takes the classes; those marked
-*default* are recorded unless told otherwise, those marked *never* have no time of their own. A span around an
-op ends at its **issue**, when the warp goes on while the effect is under way, or at its **completion**, where
-the op itself waits. An op that starts asynchronous work names the ops that finish it. An op is *shown as* the
-last part of its name, unless another label is given.
+The ops of Triton 3.6 to 3.9, by class. `op-spans{classes=...}` accepts these classes: *default* classes are
+recorded unless you choose others, *never* classes have no time of their own. A span ends at the op's
+**issue**, when the warp continues while the effect is pending, or at its **completion**, if the op itself
+waits. A span has the label in parentheses, else the last part of the op's name.
 
-*Bytes* tells which type gives the bytes that one CTA moves, *FLOPs* by which rule its operations are counted
-(2 M N K of a dot, in whatever types); masks are not known, so both are those of a full tile. Triton has no op
-for sparse products; a product of packed 4-bit floats counts its values, not its bytes.
+*Bytes*: the type that gives the bytes which one CTA moves. *FLOPs*: the rule that counts operations (2 M N K
+for a dot of any types). Both are for a full tile, since masks are unknown. A product of packed 4-bit floats
+counts values, not bytes.
 
-A kernel with ops that have no row here carries a note about it in its profile.
+If a kernel has an op without a row here, its profile has a note.
 
-Arithmetic on scalars is of class scalar whatever its row says; `ttg.local_alloc` and `ttng.tmem_alloc`
-without an operand are of class alloc; `ttng.warp_group_dot` that is not asynchronous completes. Before Triton
-3.9 `tl.extra.cuda.gdc_wait` and `gdc_launch_dependents` are inline assembly; they count as the ops that came.
+Exceptions: arithmetic on scalars is of class scalar; `ttg.local_alloc` and `ttng.tmem_alloc` without an
+operand are of class alloc; a synchronous `ttng.warp_group_dot` ends at completion. Before Triton 3.9
+`tl.extra.cuda.gdc_wait` and `gdc_launch_dependents` are inline assembly; they count as the later ops.
 """
+
+
+_OF_TOOLS: Final = ("profscope.", "proton.", "proton_gpu.", "tti.experimental_")
 
 
 def ops_page() -> str:
@@ -47,10 +49,9 @@ def ops_page() -> str:
 
 
 def _table(ops: dict[str, OpInfo]) -> str:
-    """With the columns in which the ops of a class differ; a list if they are alike."""
+    """With the columns in which the ops of a class differ; a list if they do not."""
     ends = {name: "completion" if info.completes else "issue" for name, info in ops.items()}
     columns = {
-        "shown as": {name: info.label for name, info in ops.items()},
         "a span ends at": ends if len(set(ends.values())) > 1 else {},
         "finished by": {name: ", ".join(f"`{each}`" for each in info.partners) for name, info in ops.items()},
         "bytes": {name: info.moves for name, info in ops.items()},
@@ -58,20 +59,24 @@ def _table(ops: dict[str, OpInfo]) -> str:
     }
     told = {title: column for title, column in columns.items() if any(column.values())}
     said = "" if told.get("a span ends at") else f"\nA span ends at its {next(iter(ends.values()))}.\n"
-    if list(told) == ["shown as"]:
+    if not told:
         return said + _names(ops)
-    rows = [[f"`{name}`", *(column[name] for column in told.values())] for name in ops]
+    rows = [[_name(name, ops[name]), *(column[name] for column in told.values())] for name in ops]
     lines = [f"| {' | '.join(cells)} |\n" for cells in [["op", *told], *rows]]
     return "".join([said, "\n", lines[0], f"|{'---|' * (1 + len(told))}\n", *lines[1:]])
 
 
 def _names(ops: dict[str, OpInfo]) -> str:
-    """Each with what it is shown as, unless that is the last part of its name."""
-    told = [
-        f"`{name}`" + (f" ({info.label})" if info.cls in SPANNABLE and _last(name) != info.label else "")
-        for name, info in ops.items()
-    ]
-    return f"\n{', '.join(told)}\n"
+    """A list; ops for debugging that only tools emit are one entry for each prefix."""
+    is_debug = {name for name, info in ops.items() if info.cls == "debug" and name.startswith(_OF_TOOLS)}
+    told = [_name(name, info) for name, info in ops.items() if name not in is_debug]
+    prefixes = [each for each in _OF_TOOLS if any(name.startswith(each) for name in is_debug)]
+    return f"\n{', '.join([*told, *(f'other `{each}*`' for each in prefixes)])}\n"
+
+
+def _name(name: str, info: OpInfo) -> str:
+    """With the label of its spans, unless that is the last part of the name."""
+    return f"`{name}`" + (f" ({info.label})" if info.cls in SPANNABLE and _last(name) != info.label else "")
 
 
 def _last(name: str) -> str:

@@ -55,7 +55,7 @@ def updated(text: str) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise OptionError("the file lacks the marker lines of the generated part")
-    return f"{before}{BEGIN}\n\n{cost_table()}\n\n{expansion_table()}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{cost_table()}\n\n{END}{after}"
 
 
 def main() -> None:

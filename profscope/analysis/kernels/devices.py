@@ -1,4 +1,4 @@
-"""What a device can do at most, how many CTAs of a kernel fit on one of its SMs, and its pipes.
+"""The peaks and pipes of a device, and the number of a kernel's CTAs that fit on one of its SMs.
 
 Pipes as Nsight Compute names them (NVIDIA, "Kernel Profiling Guide", Pipelines). The table of opcodes agrees
 with the counters of each pipe of an H200 (tests/analysis/test_limits.py); other architectures divide a few
@@ -68,16 +68,16 @@ def _is_rate(value: Any) -> TypeGuard[float]:
 
 
 def sm_count_of(metadata: Mapping[str, Any]) -> int:
-    """SMs of the device that a profile was taken on; 0 where nobody says."""
+    """SMs of the device that a profile was taken on; 0 if unknown."""
     device = metadata.get("device")
     told = device.get("sm_count") if isinstance(device, Mapping) else None
     return told if isinstance(told, int) and told > 0 else 0
 
 
 def max_resident_ctas(metadata: Mapping[str, Any], kernel: str, variant: int) -> int:
-    """Of the binary that recorded; of several of that with most room. 0 where nobody says.
+    """CTAs of the recorded binary that fit on an SM; the largest number if there are several; 0 if unknown.
 
-    Of a GPU's binaries the profile says it. The emulator's follows from its model, which knows no registers.
+    A GPU's profile holds the number. The emulator's follows from its model, which has no registers.
     """
     configuration = variant_entry(metadata, kernel, variant)
     device = metadata.get("device")

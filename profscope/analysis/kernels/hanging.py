@@ -46,5 +46,5 @@ def hangs_of(tables: Tables) -> pd.DataFrame:
 
 
 def hang_texts(tables: Tables) -> list[str]:
-    """What was reported, one or several lines each: launches that hang, are slow or have not begun."""
+    """The reports, one or several lines each: launches that hang, are slow or have not begun."""
     return [str(text) for text in tables.metadata.get("hang_reports") or []]

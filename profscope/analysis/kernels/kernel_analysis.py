@@ -46,7 +46,7 @@ class Spans:
 
     site: row of the judged `sites`. cta: row of `ctas`. warp: a number for each warp of each CTA, from 0,
     without gaps. start, end: cycles of the SM's clock, as they were read; duration, own: without what records
-    took, where that is known (`corrections`); own is what no span inside covers.
+    took, if known (`corrections`); own is what no span inside covers.
     parent: row here, -1 at a root. row: that of the profile's table.
     """
 
@@ -93,17 +93,17 @@ class KernelAnalysis:
 
     @property
     def sm_count(self) -> int:
-        """SMs of the device; where nobody says, those that were seen."""
+        """SMs of the device; if unknown, those that were seen."""
         return sm_count_of(self.tables.metadata) or int(self.ctas["sm"].nunique())
 
     @property
     def room(self) -> int:
-        """CTAs that fit on an SM; 0 where nobody says."""
+        """CTAs that fit on an SM; 0 if unknown."""
         return max_resident_ctas(self.tables.metadata, self.kernel, self.variant)
 
     @cached_property
     def shape(self) -> Shape | None:
-        """How launches filled the device; None where it is not known when each of their CTAs ran."""
+        """How launches filled the device; None if the times of their CTAs are unknown."""
         known = len(self.tables.ctas) > 0
         ctas = every_cta(self.tables, self.launches) if known else self.ctas if self.whole else None
         return None if ctas is None else shape_of(ctas, self.sm_count, self.room)
@@ -128,7 +128,7 @@ class KernelAnalysis:
 
     @cached_property
     def warp_cycles(self) -> float:
-        """What all warps took: the sum of the spans that have none around."""
+        """The time of all warps: the sum of the spans that have none around."""
         return float(self.spans.duration[self.spans.parent < 0].sum()) or 1.0
 
     def of_class(self, *classes: str) -> _Bools:
@@ -195,7 +195,7 @@ class KernelAnalysis:
         return variant_entry(self.tables.metadata, self.kernel, self.variant)
 
     def build(self, name: str) -> dict[str, Any]:
-        """What the "bare" or "instrumented" binary takes, {} where nobody says."""
+        """The resources of the "bare" or "instrumented" binary, {} if unknown."""
         builds = self.configuration.get("builds") or []
         return next((each for each in builds if each.get("build") == name), {})
 

@@ -39,7 +39,7 @@ def roof_table(tables: Tables) -> pd.DataFrame:
     percent. The roof is the dense peak of the tensor cores for the narrowest type that the kernel has
     pointers to, and the peak of DRAM. Bytes that types count are held against DRAM only in kernels without
     dots, whose tiles are not read again, and where they are no more than it can move: others come from
-    caches. Without a roof, as on the emulator and on devices whose peaks nobody knows, bound is "" and
+    caches. Without a roof, as on the emulator and on devices with unknown peaks, bound is "" and
     peak_pct is missing. Bytes of copies that were not recorded themselves, as at the default level, are those
     of the waits that end them; where these do not tell, bytes are missing.
 
@@ -56,7 +56,7 @@ def roof_rows_of(judged: KernelAnalysis | SkippedKernel) -> Answer:
         why = "only some of the CTAs were recorded, whose time is not the launch's"
         return Answer([], [f"{judged.kernel}: {why}"])
     if not judged.launch_ns or judged.work.empty:
-        return Answer([], [f"{judged.kernel}: nobody says what its ops move and compute"])
+        return Answer([], [f"{judged.kernel}: the bytes and FLOPs of its ops are unknown"])
     row, missing = _row(judged), []
     if bytes_unknown(judged):
         row |= {"bytes": np.nan, "gb_per_s": np.nan}
@@ -111,7 +111,7 @@ def global_bytes(work: pd.DataFrame) -> pd.Series:
 
 
 def narrowest_bits(judged: KernelAnalysis) -> int:
-    """Bits of the narrowest floating-point type of the kernel's pointers, 16 where nobody says."""
+    """Bits of the narrowest floating-point type of the kernel's pointers, 16 if unknown."""
     signature = (judged.configuration.get("signature") or {}).values()
     types = [str(each) for each in signature if re.match(r"\*(fp|bf)|tensordesc<(fp|bf)", str(each))]
     bits = [int(match[1]) for each in types if (match := re.search(r"(?:fp|bf)(\d+)", each))]

@@ -1,1 +1,1 @@
-"""What every view shows of a profile, worked out once: plain data, which `report()` returns."""
+"""The model that all views of a profile show, computed once: plain data, which `report()` returns."""

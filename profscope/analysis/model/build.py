@@ -1,4 +1,4 @@
-"""The model of a profile, from its tables: what is asked of all kernels, then an entry for each of them."""
+"""The model of a profile, from its tables: parts about all kernels, then an entry for each kernel."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _Key = tuple[str, int]
 
 
 class ModelSources:
-    """What several parts are made from, each worked out when it is first asked for, and once."""
+    """Inputs of several parts, each computed when it is first asked for, and once."""
 
     def __init__(self, tables: Tables, *, percentiles: bool = True) -> None:
         """percentiles: whether the summary has them; putting spans in order takes longest."""

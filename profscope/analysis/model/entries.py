@@ -1,4 +1,4 @@
-"""What the model is made of: frozen dataclasses, which become JSON field by field.
+"""The entries of the model: frozen dataclasses, which become JSON field by field.
 
 Durations are in the model's `unit`, "ns", or "cycles" on the emulator; every other number has its unit in its
 name. Shares are of 1. None is what is not known, and every number is finite.
@@ -113,7 +113,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a kernel was launched with: constexprs, and the launch options that were set."""
+    """The launch configuration of a kernel: constexprs, and the launch options that were set."""
 
     constexprs: Mapping[str, Any]
     num_warps: int | None
@@ -124,7 +124,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a kernel's `def` stands, and the hash of its text."""
+    """The place of a kernel's `def`, and the hash of its text."""
 
     file: str
     line: int
@@ -133,7 +133,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Limits:
-    """What binds the kernel, by the counters of bare launches: "bound by L2 (83 %)"."""
+    """The limit of the kernel, by the counters of bare launches: "bound by L2 (83 %)"."""
 
     bound: str
     peak_pct: Mapping[str, float | None]
@@ -169,7 +169,7 @@ class FindingEntry:
 
     @property
     def gain(self) -> Gain:
-        """NaN where it is not known."""
+        """NaN if unknown."""
         told = (self.gain_pct, self.gain_low_pct, self.gain_high_pct)
         expected, low, high = (math.nan if each is None else each for each in told)
         return Gain(expected, low, high)
@@ -177,7 +177,7 @@ class FindingEntry:
 
 @dataclass(frozen=True)
 class ExperimentEntry:
-    """What leaving out or changing one part of the kernel saved of its bare time: a row of
+    """The saving by leaving out or changing one part of the kernel, of its bare time: a row of
     `prof.experiments`."""
 
     file: str
@@ -273,7 +273,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class MovedBytes:
-    """What an op moved at most: masked lanes count, too."""
+    """Bytes that an op moved at most: masked lanes count, too."""
 
     bytes_at_most: int
     gb_per_s_at_most: float | None

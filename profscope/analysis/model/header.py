@@ -1,4 +1,4 @@
-"""What was recorded, on what, and what the program around the kernels did."""
+"""The header of a profile: the recording, the device, and the program around the kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_OTHERS: Final = 5
 
 @dataclass(frozen=True)
 class Peaks:
-    """What the device can do at most. source: who says so."""
+    """The peaks of the device. source: who says so."""
 
     memory_gb_per_s: float | None
     tensor_8bit_tflop_per_s: float | None
@@ -109,7 +109,7 @@ class HostScope:
 
 @dataclass(frozen=True)
 class OtherKernel:
-    """What else ran on the GPU: a kernel that is not Triton's, a copy, a collective."""
+    """Other work on the GPU: a kernel that is not Triton's, a copy, a collective."""
 
     what: str
     name: str
@@ -201,7 +201,7 @@ def peaks_of(metadata: Mapping[str, Any]) -> Peaks | None:
 
 
 def program_of(tables: Tables, total: float) -> Program:
-    """What ran on the GPUs, and the longest scopes of the host. total: of all launches."""
+    """Work on the GPUs, and the longest scopes of the host. total: of all launches."""
     on_gpu, triton = gpu_time(tables), None
     share = on_gpu.attrs["triton_share"]
     if share is not None:

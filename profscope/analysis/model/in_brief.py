@@ -32,7 +32,7 @@ _LAUNCHERS: Final = ("-m", "-c")
 
 
 class Detail(IntEnum):
-    """What is told of a kernel; each level has all of those before it."""
+    """Levels of detail of a kernel; each level has all of those before it."""
 
     FIRST_FINDING = 0  # behind share, bare time and verdict
     ACCOUNT = 1  # and configuration, grid, source

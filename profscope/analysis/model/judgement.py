@@ -1,4 +1,4 @@
-"""What is found in each configuration: findings, and how its warps, CTAs and launches run."""
+"""Each configuration's findings, and how its warps, CTAs and launches run."""
 
 from __future__ import annotations
 

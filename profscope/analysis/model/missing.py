@@ -1,4 +1,4 @@
-"""What is unknown in a profile, and why. What is so in one kernel only, its entry says."""
+"""Unknowns of a profile, with reasons. Those of one kernel alone are in its entry."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _of_copies(summary: pd.DataFrame) -> list[str]:
 
 
 def reasons_once(name: str, texts: Iterable[str]) -> list[str]:
-    """What a section could not tell, each reason once, with the kernels it holds for; those that hold for
+    """Unknowns of a section, each reason once, with the kernels it holds for; those that hold for
     most of them first, and of many the first ones."""
     kernels: dict[str, list[str]] = {}
     for text in texts:
@@ -126,7 +126,7 @@ def more_spans(options: dict[str, Any]) -> str:
 
 def bare_kernels(tables: Tables, kernels: Sequence[str], spans: SummedSpans | None = None) -> list[str]:
     """Those of some kernels that have spans, but none inside their own. spans: what the summary adds up,
-    where that is known."""
+    if known."""
     sites = narrow_sites(tables.df)[1] if spans is None else spans.rows
     inside = {*sites.loc[sites["kind"] != "kernel", "kernel"]}
     return [name for name in kernels if name in {*sites["kernel"]} - inside]

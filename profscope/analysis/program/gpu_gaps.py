@@ -33,13 +33,12 @@ def gpu_gaps(tables: Tables) -> pd.DataFrame:
         device        start_unix_ns  duration_ns  host_late_ns  before          after        host  call_path
              0  1763830000123456789        91000         88200  softmax_kernel  Memcpy HtoD     4  step > ...
 
-    before, after: what had ended last, and began next; host, call_path: of what began next. host_late_ns: the
-    part of the gap before the call that launched it had returned: the GPU waited for the host. The rest is
-    the launch's own way to the GPU, or the GPU waiting for another stream. Missing where the call is not
-    known.
+    before, after: the event that ended last, and the next one; host, call_path: of the next one.
+    host_late_ns: the part of the gap before the launching call returned: the GPU waited for the host. In the
+    rest, the launch was on its way, or the GPU waited for another stream. Missing if the call is unknown.
 
     attrs["devices"] has by (rank, device) "busy_ns", "idle_ns" and "idle_share", between its first and last
-    event; attrs["not_measured"] says why there is nothing.
+    event; attrs["not_measured"]: the reason if there are no rows.
     """
     events = tables.events
     ours = np.flatnonzero(events["kind"].isin(GPU_KINDS))

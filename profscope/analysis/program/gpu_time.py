@@ -1,4 +1,4 @@
-"""What a program's GPU time went to, and how much of it was Triton's."""
+"""A program's GPU time by kind of work, and the part of Triton's kernels."""
 
 from __future__ import annotations
 

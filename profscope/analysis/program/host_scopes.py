@@ -1,4 +1,4 @@
-"""What the scopes of a program's host code took, on the host and on the GPU."""
+"""The time of each scope of the host's code, on the host and on the GPU."""
 
 from __future__ import annotations
 

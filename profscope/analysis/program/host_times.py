@@ -30,22 +30,21 @@ moment of the two is known. A quartz is off by less than 100 millionths."""
 
 
 def host_times(tables: Tables) -> pd.DataFrame:
-    """When launches ran by the host's clocks, beside which other events of the host can be put, and launches
-    on other GPUs of it: one row per launch.
+    """The times of launches on the host's clocks, comparable with other host events and with launches on the
+    host's other GPUs: one row per launch.
 
         launch  kernel         device  start_unix_ns        ...  error_ns
              0  matmul_kernel       0  1763830000123456789  ...      1264
 
-    start_unix_ns and end_unix_ns are `start_ns` and `end_ns` of `launches` by `time.time_ns()`, which
-    torch.profiler's times are of, too; *_perf_counter_ns by `time.perf_counter_ns()`. What else is known of a
-    launch in ns is as far from its start by either clock: `start_unix_ns + span.start_ns - launch.start_ns`.
-    error_ns: by so much they may be off: the greatest error of the moments before and after the launch when
-    both clocks were read (`metadata["host_clock"]`), and that of the launch's own times (`ns_uncertainty`).
-    Between such moments the clocks' distance changes evenly; where there is only one it may have changed by a
-    ten-thousandth of the time since.
+    start_unix_ns and end_unix_ns are `start_ns` and `end_ns` of `launches` by `time.time_ns()`, the clock of
+    torch.profiler; *_perf_counter_ns by `time.perf_counter_ns()`. Other times in ns keep their distance from
+    the launch's start: `start_unix_ns + span.start_ns - launch.start_ns`.
+    error_ns: the largest error of these times: of the readings of both clocks before and after the launch
+    (`metadata["host_clock"]`), plus that of the launch's own times (`ns_uncertainty`). Between readings the
+    clocks' distance changes evenly; after a single one, by at most a ten-thousandth of the time since.
 
-    Times are missing, and error_ns is NaN, where nobody has read both clocks: the emulator has a clock of its
-    own, and older profiles and other tools do not say. `attrs["not_measured"]` says so.
+    Times are missing, and error_ns is NaN, if both clocks were not read, as on the emulator, in older
+    profiles and in other tools' traces: `attrs["not_measured"]` has a text then.
     """
     launches = tables.launches
     columns = {name: launches[name] for name in ("launch", "kernel", "device")}
@@ -73,13 +72,13 @@ def host_times(tables: Tables) -> pd.DataFrame:
     frame = frame.astype(HOST_TIME_DTYPES)
     frame.attrs["not_measured"] = []
     if missing.any():
-        why = "the emulator has a clock of its own" if tables.emulated else "nobody has read both clocks"
+        why = "the emulator has a clock of its own" if tables.emulated else "both clocks were not read"
         frame.attrs["not_measured"] = [f"host times of {missing.sum()} of {len(frame)} launches: {why}"]
     return frame
 
 
 def unix_ns(tables: Tables, timer_ns: int) -> int | None:
-    """A moment of the GPU's timer by the host's clock; None where that is not known, or there are several
+    """A moment of the GPU's timer by the host's clock; None if unknown, or there are several
     GPUs, each with a timer of its own."""
     known = _anchors_of_one(tables)
     if known is None:

@@ -1,4 +1,4 @@
-"""Where in a model the time of its compiled kernels goes."""
+"""The time of compiled kernels, by module of the model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SUMMED = {"launches": "sum", "count": "sum", "total_ns": "sum", "total_cycles":
 def modules(tables: Tables) -> pd.DataFrame:
     """One row per module of a model that torch.compile has compiled, the heaviest first.
 
-    module: as `summary()` has it: modules that share a kernel share a row; "" for kernels of which that is
-    not known, and for those of others. kernels: how many; launches: recorded ones; count: of warps;
+    module: as in `summary()`; modules that share a kernel share a row; "" if unknown, and for kernels that
+    torch.compile did not make. kernels, launches, count: numbers of kernels, recorded launches and warps;
     total_ns, total_cycles: of their warps, scaled up as in `summary()`; share: of all rows' total_ns, 0..1.
-    Trials are left out. Empty where no module is known.
+    Trials are left out. Empty if no module is known.
     """
     table = summary(tables)
     is_known = bool((table["module"].astype("str") != "").any())

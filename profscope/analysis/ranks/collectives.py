@@ -77,20 +77,20 @@ host ended NCCL's all-reduces 0.6 us apart by these times, the median of 93 (doc
 
 
 def collectives(tables: Tables) -> pd.DataFrame:
-    """What each rank waited for the others in collectives: one row per collective and rank, in order of time.
+    """The waits of ranks for each other in collectives: one row per collective and rank, in order of time.
 
         name                  group              number  rank  ranks  duration_ns  late_ns  waiting_ns  ...
         ncclDevKernel_AllR... tp 3: ranks 0, 1        7     0      2      5031000        0     5012000
         ncclDevKernel_AllR... tp 3: ranks 0, 1        7     1      2        19500  5012000           0
 
-    group: the process group, "" where it is not known. number: the n-th of this name and group on each rank
+    group: the process group, "" if unknown. number: the n-th of this name and group on each rank
     is the same collective; ranks: how many have it. late_ns: how long after the first
     rank it began there; last_rank: where it began last. waiting_ns: until the last rank had begun, too;
     transfer_ns: the rest of its duration. host: the row of the scope that it was launched in, -1 for none.
 
     These are NCCL's kernels, and gloo's work on the host. Sends and receives, which pair two ranks, are left
     out. Waiting is missing where some rank had ended before another began: a rank that sends need not wait
-    for those that receive; or, where groups are not known, it is not the same collective.
+    for those that receive; or, if groups are unknown, it is not the same collective.
 
     attrs has "clock_error_ns": by so much late_ns and waiting_ns may be off, None where the ranks' times are
     not on one clock, and both are missing; "ranks": by rank "collective_ns" and

@@ -33,13 +33,12 @@ def skew(tables: Tables) -> pd.DataFrame:
         kernel         number  ranks  first_rank  last_rank  start_skew_ns  slowest_rank  longest_ns
         matmul_kernel       0      4           2          3          41200             1      190310
 
-    number: the n-th launch of this kernel and variant on each rank is taken for the same, as it is where all
-    ranks run one program. Where ranks have recorded launches of their own choice, the n-th of one is not that
-    of another, and there are no rows: under `overhead_pct=`, which records in windows of time, and of kernels
-    by torch.compile that ran bare until their binaries were built. ranks: how many have made it.
-    first_rank, last_rank: which began it first and last; start_skew_ns, end_skew_ns: from the first to the
-    last that begins, and that ends. They are missing where the ranks' times are not on one clock, and as
-    uncertain as `attrs["clock_error_ns"]` says.
+    number: the n-th launch of this kernel and variant on each rank counts as the same launch: all ranks run
+    one program. There are no rows if ranks recorded different launches: with `overhead_pct=`, and for kernels
+    of torch.compile that ran bare until their binaries were built. ranks: how many made it.
+    first_rank, last_rank: the ranks that began first and last; start_skew_ns, end_skew_ns: from the first to
+    the last begin, and end. They are missing if the ranks' times are not on one clock; their error is
+    `attrs["clock_error_ns"]`.
     slowest_rank, shortest_ns, longest_ns: of each launch's own duration, which needs no common clock.
 
     attrs has "clock_error_ns", the two greatest errors of ranks added up, None where clocks are not aligned,
@@ -67,8 +66,8 @@ def skew(tables: Tables) -> pd.DataFrame:
 
 
 def same_launches(tables: Tables) -> pd.DataFrame:
-    """Launches that several ranks have made, with their `number` and `duration_ns`, where it is known which
-    are the same."""
+    """Launches that several ranks have made, with their `number` and `duration_ns`, without those that cannot
+    be matched."""
     launches = tables.launches
     unpaired = launches["kernel"].isin(_bare_while_built(tables)) | _in_windows(tables)
     launches = launches[(launches["rank"] >= 0) & ~unpaired]

@@ -1,4 +1,4 @@
-"""What each rank of a job did, and which one the others wait for."""
+"""The work of each rank of a job, and the rank that the others wait for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RANK_DTYPES: Final = {
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """What each rank of a job did: one row per rank, the one whose launches took longest first.
+    """The work of each rank of a job: one row per rank, the one whose launches took longest first.
 
         rank  host   device  launches  busy_ns  common_ns  slowest  median_lag_ns  clock_error_ns
            3  node1       1       135  4120000    4100000      120          900.0          1260.0

@@ -1,5 +1,5 @@
-"""What rules read: one configuration of a kernel, with its table, its graph, its resources and its launch;
-and what ops do with values."""
+"""The input of rules: one configuration of a kernel, with its table, graph, resources and launch; and how
+ops use values."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ _EMPTY: Final = "module {\n}\n"
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """known: of WITNESSES, those that saw it. waits_basis: who has: "samples", "experiments" or "" if nobody.
-    grid: CTAs of a launch; sides: programs by axis. warps, stages: as compiled. sms: of the device. room:
-    CTAs that fit on an SM, 0 if unknown. spills: registers. capability: 90 for 9.0, 0 if unknown. balance: as
-    `used`; on the emulator, whose launches are small, what a launch that fills a GPU would use by its counts.
-    cta_cycles: durations of CTAs. place: file and line of the kernel. analysis: its spans. experiments: its
-    rows of `prof.experiments`."""
+    """known: of WITNESSES, those that saw it. waits_basis: who has: "samples", "experiments" or "" if none
+    has. grid: CTAs of a launch; sides: programs by axis. warps, stages: as compiled. sms: of the device.
+    room: CTAs that fit on an SM, 0 if unknown. spills: registers. capability: 90 for 9.0, 0 if unknown.
+    balance: as `used`; on the emulator, whose launches are small, what a launch that fills a GPU would use by
+    its counts. cta_cycles: durations of CTAs. place: file and line of the kernel. analysis: its spans.
+    experiments: its rows of `prof.experiments`."""
 
     known: frozenset[str]
     waits_basis: str
@@ -159,7 +159,7 @@ class Kernel:
         return [node for node in self._accesses if node.line == line]
 
     def addresses_at(self, line: int) -> list[Dependence]:
-        """What their addresses rest on."""
+        """The sources of their addresses."""
         return [self.graph.depends(node.operands[0]) for node in self.accesses_at(line)]
 
     @cached_property
@@ -364,7 +364,7 @@ def _capability(arch: str) -> int:
 
 
 def text_of(judged: KernelAnalysis, stage: str) -> str:
-    """What the compiler made: the text of the configuration, or of the kernel's only one; "" if unknown."""
+    """The compiler's output: the text of the configuration, or of the kernel's only one; "" if unknown."""
     code: list[dict[str, Any]] = [
         each for each in judged.tables.metadata.get("code") or () if each.get("kernel") == judged.kernel
     ]

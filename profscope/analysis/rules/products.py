@@ -1,4 +1,4 @@
-"""Rules about products of matrices: whether tensor cores do them, of which tiles, and whether they wait."""
+"""Rules about products of matrices: on tensor cores or not, the size of their tiles, and their waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about bytes that come again: what was already loaded, and what several programs load."""
+"""Rules about bytes loaded again, by one program or by several."""
 
 from __future__ import annotations
 

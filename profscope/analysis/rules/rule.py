@@ -1,4 +1,4 @@
-"""What a rule is: the evidence that it needs, where it holds, what the table is without its cause, and its
+"""Rules: each has the evidence that it needs, the places where it holds, the table without its cause, and a
 sentence.
 
     Rule("bank-conflict", {"counts", "waits"}, _conflicts,

@@ -75,7 +75,7 @@ WIDEST_PCT: Final = 60.0
 
 
 def attainable(resource: str) -> float:
-    """What part of a resource's peak good kernels reach."""
+    """The part of a resource's peak that good kernels reach."""
     if resource == "tensor":
         return NEAR_ROOF
     return ATTAINABLE_DRAM if resource == "dram" else ATTAINABLE

@@ -1,4 +1,4 @@
-"""masked-work: what is computed and whose result nobody uses."""
+"""masked-work: results that are computed and never used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the hardware would say, worked out from a kernel's own counts, the times of its CTAs and experiments.
+"""Estimates of hardware evidence from a kernel's own counts, the times of its CTAs, and experiments.
 
 `use_of`: how busy a launch keeps the resources of a GPU. Instructions and wavefronts say it of the issue
 slots, the pipes and shared memory (`limits`). Beyond these:
@@ -7,7 +7,7 @@ slots, the pipes and shared memory (`limits`). Beyond these:
     l1        wavefronts and lines of four sectors, of which an SM passes one in a cycle
     l2        the sectors that loads, stores and atomics touch: an upper bound, as L1 may have had some
     dram      the different bytes among these: no more than the tensors have. A lower bound, as DRAM may send
-              a byte again; unknown if nobody knows how large the tensors are
+              a byte again; unknown without the sizes of the tensors
 
 If a launch without its accesses to global memory takes as long, neither L2 nor DRAM binds it: of each no more
 is taken to be used than twice what that experiment saved.

@@ -1,1 +1,1 @@
-"""What spans add up to, as tables and trees of scopes, and by whatever else rows may be of."""
+"""Sums of spans, as tables and trees of scopes, and by other keys."""

@@ -55,7 +55,7 @@ def make_trees(
 ) -> list[ScopeTree]:
     """The trees of some groups, the `limit` heaviest nodes of each (0: all), with their source lines.
 
-    chosen: the nodes that are shown, with those around them. spans: what the summary adds up, where that is
+    chosen: the nodes that are shown, with those around them. spans: what the summary adds up, if
     known.
     """
     chosen = chosen or RowFilter()

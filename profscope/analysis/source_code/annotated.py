@@ -1,4 +1,4 @@
-"""The source with its time in the margin: the text of a kernel's functions, and what is known of each line.
+"""The source with its time in the margin: the text of a kernel's functions, and the evidence of each line.
 
 Shares, stalls and waits are those of `Profile.lines()`, counts and means those of `Profile.summary()`.
 """
@@ -121,7 +121,7 @@ class Annotated:
 
 
 class Sums(NamedTuple):
-    """What lines are made of: `Profile.lines()`, `Profile.summary()`, and by place the stages of its loop."""
+    """The inputs of lines: `Profile.lines()`, `Profile.summary()`, and by place the stages of its loop."""
 
     lines: pd.DataFrame
     summary: pd.DataFrame

@@ -44,7 +44,7 @@ class Cost(NamedTuple):
 
 
 def record_cost(metadata: dict[str, Any]) -> Cost | None:
-    """From the entry "clock"; None where it is not known, as in older profiles and other tools' traces."""
+    """From the entry "clock"; None if unknown, as in older profiles and other tools' traces."""
     clock = metadata.get("clock") or {}
     read = clock.get("read_cycles")
     if read is None:
@@ -63,7 +63,7 @@ def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
     up as those of durations do. An async span loses one read. corrected_ns: duration_ns, each span's own time
     shortened by the same part.
 
-    Missing where the cost of a read is not known (`metadata["clock"]`): in older profiles, in other tools'.
+    Missing if the cost of a read is unknown (`metadata["clock"]`): in older profiles, in other tools'.
     A row's store may hide where the warp waits anyway, so where loops wait the figure is too small rather
     than too great; it is off by no more than the rows' cost.
     """
@@ -114,10 +114,10 @@ class _Rows(NamedTuple):
 
 def narrow_durations(df: pd.DataFrame, metadata: dict[str, Any]) -> Durations:
     """`corrected_cycles` and `corrected_ns` as arrays, of 32 bits where all fit, durations of four seconds:
-    memory that is new costs more than what is done with it. Raises ValueError where they are not known."""
+    memory that is new costs more than what is done with it. Raises ValueError if they are unknown."""
     cost = record_cost(metadata)
     if cost is None:
-        raise ValueError("nobody knows what a record costs")
+        raise ValueError("the cost of a record is unknown")
     return _corrected(df, cost, np.dtype(np.uint32)) or _wide(df, cost)
 
 
@@ -239,13 +239,13 @@ def _stores(spans: _Rows, level: _Level) -> Ints:
 
 
 def are_corrected(tables: Tables) -> bool:
-    """Whether what is added up of these spans is without what records took: where that is known."""
+    """Whether sums of these spans leave out the cost of records: if that cost is known."""
     return record_cost(tables.metadata) is not None
 
 
 def weighed(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
-    """Spans whose durations are the corrected ones, where these are known: to be added up. Their starts are
-    as they were read, so that what begins behind them does not begin at their ends."""
+    """Spans with corrected durations, if the cost of records is known: for sums. Their starts stay raw, so
+    the next span does not begin at a span's end."""
     cost = record_cost(metadata)
     if cost is None:
         return df

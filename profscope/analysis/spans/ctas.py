@@ -121,7 +121,7 @@ def launch_durations(tables: Tables, unit: str) -> pd.Series:
     for those whose times are not known (`ended`).
 
     On the emulator cycles are those of the SM that was busy longest, which are exact; where there are no
-    spans, and on a GPU, they are ns times the launch's clock, 0 where that is not known.
+    spans, and on a GPU, they are ns times the launch's clock, 0 if unknown.
     """
     launches = tables.launches
     ns = (launches["end_ns"] - launches["start_ns"]).astype("float64")

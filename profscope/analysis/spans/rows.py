@@ -1,4 +1,4 @@
-"""What several analyses ask of a span table: which site a row is of, its own time, what it stands for."""
+"""Properties of a span table's rows that several analyses use: site, own time, weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a summary adds up of single spans: the row of each, sums by row, durations, and standard errors.
+"""The sums behind a summary: each span's row, sums by row, durations, and standard errors.
 
 A standard error is that of a self time estimated from some CTAs of each launch.
 """
@@ -77,7 +77,7 @@ class SummedSpans(NamedTuple):
 
 
 def summed_spans(tables: Tables) -> SummedSpans:
-    """What a summary adds up, for whoever asks for more of it than the summary."""
+    """The sums of a summary, for callers that need more than the summary."""
     df = tables.df
     if are_corrected(tables):
         durations = narrow_durations(df, tables.metadata)
@@ -241,7 +241,7 @@ def _shifts(tables: Tables, spans: SummedSpans, place: Ints, places: int) -> Flo
     each span may be off by a record: two reads and the store of a row. A warp's first instructions, which
     find where its records go, are in no correction: they count as `_ENTRY` records more of the outermost
     span. Any shift up to that is as likely (a uniform distribution), and it is the same in all spans of a
-    place, however many there are. 0 where nobody knows what a record costs.
+    place, however many there are. 0 if the cost of a record is unknown.
     """
     cost = record_cost(tables.metadata)
     if cost is None:

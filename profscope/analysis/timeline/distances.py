@@ -41,16 +41,16 @@ def distances(tables: Tables) -> pd.DataFrame:
     time that one sees at other lines than the other; noise, the distance that is to be expected of the counts
     alone if they agree (see `estimates.expected_distance`); lines, how many were told apart; samples, how
     many there were; the line where they differ most: file, line, call_path, and difference, the spans' share
-    less the samples'; and elsewhere, that difference for what is at no line that is told apart.
+    less the samples'; and elsewhere, that difference for all other places.
 
     Samples are of bare launches, spans of recorded ones: the distance has in it what recording has changed.
     Time between the spans of ops is the self time of the loop or kernel around them, so it is known of no
     line. Spans are therefore compared with samples over the lines where an op has a span, and of these over
     the instructions that such an op is made of, and those that are seen waiting for copies, if an op's span
-    is this wait. A load's span has the load inside, and not the conversion of what it brings. Everything
-    else is grouped as "elsewhere".
+    is this wait. A load's span covers the load, and not the conversion of its result. Everything else is
+    grouped as "elsewhere".
 
-    Below 200 samples there is no row. attrs["not_measured"] says what is missing, a list of texts.
+    Below 200 samples there is no row. attrs["not_measured"]: a list of texts, missing evidence.
     """
     return compared(witnesses(tables))
 

@@ -1,3 +1,3 @@
-"""What runs: the state of CTAs, their memory, and the threads' way through the blocks of a kernel."""
+"""The machine: the state of CTAs, their memory, and the threads' way through the blocks of a kernel."""
 
 __all__: list[str] = []

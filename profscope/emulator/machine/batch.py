@@ -28,7 +28,7 @@ class Grid:
 
     `initial` are the registers' values and `parameters` the kernel parameters' bits, arrays of one element.
     The launch begins in the device's cycle `begin`. What runs `max_blocks` blocks is taken for endless.
-    `counts` makes those of the CTAs that run by a schedule; None where nobody wants to know them.
+    `counts` makes those of the CTAs that run by a schedule; None if they are not wanted.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Grid:
         self.fixed = self.fixed_registers()
 
     def counts_of(self, schedule: Schedule) -> LaunchCounts | None:
-        """Those of the CTAs that run by a schedule; None where nobody wants to know."""
+        """Those of the CTAs that run by a schedule; None if they are not wanted."""
         if self.counts is not None and schedule not in self.counted:
             self.counted[schedule] = self.counts(schedule)
         return self.counted.get(schedule)

@@ -167,7 +167,7 @@ class Touched:
         self._ranges[key] = min(low, before[0]), max(high, before[1])
 
     def distinct(self, *, stored: bool) -> Distinct:
-        """What was loaded, or stored."""
+        """Sectors that were loaded, or stored."""
         every = alone = 0
         for key, (low, high) in self._ranges.items():
             if key[1] is stored:

@@ -64,7 +64,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What to call. `on_machine` functions get (machine, mask, site) before their arrays.
+    """The functions to call. `on_machine` functions get (machine, mask, site) before their arrays.
 
     `mask` is None when every thread of the batch executes, else a boolean array of those that do.
     `is_sync` functions may move the warps' clocks, so the clocks are brought up to date before.

@@ -1,4 +1,4 @@
-"""Instructions in which the threads of a warp exchange values: shuffles, votes, matrix multiplication."""
+"""Instructions that exchange values between threads of a warp: shuffles, votes, matrix multiplication."""
 
 from collections.abc import Callable
 from typing import Any, cast

@@ -71,7 +71,7 @@ def _targets(instruction: Instruction) -> list[str]:
     last = instruction.operands[-1]
     labels = last.items if isinstance(last, Vector) else (last,)
     if not labels or not all(isinstance(label, Symbol) for label in labels):
-        raise EmulatorError(f"{instruction}: a branch to what is no label")
+        raise EmulatorError(f"{instruction}: a branch to an unknown label")
     return [label.name for label in labels if isinstance(label, Symbol)]
 
 

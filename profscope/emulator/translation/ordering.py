@@ -1,4 +1,4 @@
-"""What a block does to time, step by step, and the order in which its instructions are issued.
+"""The timing of a block, step by step, and the order in which its instructions are issued.
 
 PTX is not what a GPU runs: the assembler issues loads early, and fills waits with what does not depend on
 them. So does this, by list scheduling. Of the instructions whose operands are there, loads go first, while
@@ -61,7 +61,7 @@ _ORDERED: Final = ("volatile", "acquire", "release", "acq_rel", "mmio")
 
 
 def touches(form: Form, cost: Cost) -> Touches:
-    """What an instruction as written touches of memory."""
+    """The memory that an instruction touches, as written."""
     if cost in (Cost.WAIT, Cost.CONTROL, Cost.CALL):
         return FENCE
     where = _SPACES[form.pick("global", "shared", "local", "param", "const")]

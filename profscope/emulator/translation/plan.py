@@ -1,4 +1,5 @@
-"""What the translated blocks of a kernel share: meanings of instructions, and a place for each register."""
+"""Data shared by the translated blocks of a kernel: meanings of instructions, and a place for each
+register."""
 
 from __future__ import annotations
 

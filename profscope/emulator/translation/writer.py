@@ -47,7 +47,7 @@ UNITS = {
 
 
 def keep(p: Array, new: Array, old: Array) -> Array:
-    """What a predicated instruction leaves in its result register."""
+    """The value that a predicated instruction leaves in its result register."""
     return np.where(p, new, old)
 
 

@@ -38,7 +38,7 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     spans = encode(df, site, table, pool)
     tracks = assign_tracks(df, row_devices(df, tables.launches))
     head = object_text(tables, spans())[:-1]
-    # By the host's clock, where that is known: torch.profiler's traces count from a moment of that.
+    # By the host's clock, if known: torch.profiler's traces count from a moment of that.
     base_ns = unix_ns(tables, origin_ns) or origin_ns
     head += f',\n"displayTimeUnit":"ns","baseTimeNanoseconds":{base_ns},\n"traceEvents":[\n'
     yield head.encode("ascii")

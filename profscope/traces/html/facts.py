@@ -1,4 +1,4 @@
-"""What the page's script is given: columns of launches, CTAs and spans, and what charts draw.
+"""The data for the page's script: columns of launches, CTAs and spans, and data of charts.
 
 Each column is cut into planes of bytes, the lowest bytes first: the planes of high bytes are nearly all
 zeros, which deflate makes nothing of. All planes together are deflated (RFC 1951), and base64 is their text.

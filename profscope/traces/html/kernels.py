@@ -1,4 +1,4 @@
-"""What the page says of each kernel: its entry in the model, and its launches."""
+"""The page's data of each kernel: its entry in the model, and its launches."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def drawn_around(
     """What the timeline has of it: names, kinds and tracks; and the columns of its bars, track by track.
 
     launches: those of the page; first_ns: when its axis begins. begin: since then; launch: the row among
-    these launches, -1 where it is none. Nothing where it is not known when it was, by the GPU's clock.
+    these launches, -1 where it is none. Nothing if its time by the GPU's clock is unknown.
     """
     known = around_tracks(tables)
     if known is None:

@@ -1,4 +1,4 @@
-"""The source with its time in the margin: plain text, and behind each line what is known of it.
+"""The source with its time in the margin: plain text, and behind each line its evidence.
 
 A line unfolds to its scopes, what it waits for, and its instructions.
 """
@@ -38,7 +38,7 @@ _CODE: Final = ("SASS at", "instruction", "samples", "stalls")
 
 
 def source_of(source: Annotated | None, entry: KernelEntry) -> Markup:
-    """The functions of a kernel, that itself first; then lines whose text nobody knows. source: None if
+    """The functions of a kernel, that itself first; then lines without a known text. source: None if
     nothing is known of its lines."""
     blocks: list[Child] = [tag("h2", "Source")]
     known = [] if source is None else [each for block in source.blocks for each in block.lines if _told(each)]

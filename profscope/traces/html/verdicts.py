@@ -1,4 +1,4 @@
-"""The first screen of the page: what was profiled, whether it can be believed, and what holds it back."""
+"""The first screen of the page: the kernels, the verdict, and the findings."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from profscope.traces.html.kernels import Kernel
 __all__ = ["about", "experiments_of", "findings_of", "heading_of", "kernel_table"]
 
 _MOST_LISTED: Final = 4
+_ROOFS_TITLE: Final = "At a limit of the hardware: only less of this work makes the kernel faster"
 _TONES: Final = {
     "trust": "good",
     "emulated": "plain",
@@ -110,20 +111,32 @@ def _account(account: Account | None) -> Markup | None:
 
 
 def findings_of(kernel: Kernel, best: list[dict[str, Any]]) -> Markup:
-    """What holds the kernel back, the largest gain first. best: by finding, where the timeline shows it."""
+    """Causes that slow the kernel, the largest gain first, then roofs: limits of the hardware, not faults.
+
+    best: by finding, where the timeline shows it.
+    """
     entry = kernel.entry
-    cards = [_card(own, where) for own, where in zip(entry.findings, best, strict=True)]
-    nothing = entry.clean or "Nothing was found that mending would make 5 % faster."
+    pairs = [*zip(entry.findings, best, strict=True)]
+    cards = [_card(own, where) for own, where in pairs if not _is_roof(own)]
+    roofs = [_card(own, where) for own, where in pairs if _is_roof(own)]
+    nothing = entry.clean or "No finding saves 5 % or more."
     items = (tag("li", text) for text in entry.findings_not_measured)
     below = tag("details", tag("summary", "What could not be judged"), tag("ul", *items), class_="quiet")
     return joined(
         [
             tag("h2", "What holds it back", id=None),
             tag("p", f"{FINDINGS_TITLE}.", class_="lead") if cards else None,
-            tag("ol", *cards, class_="findings") if cards else tag("p", nothing, class_="none"),
+            tag("ol", *cards, class_="findings") if cards else None,
+            None if cards or roofs else tag("p", nothing, class_="none"),
+            tag("p", _ROOFS_TITLE, class_="lead") if roofs else None,
+            tag("ol", *roofs, class_="findings") if roofs else None,
             below if entry.findings_not_measured else None,
         ]
     )
+
+
+def _is_roof(own: FindingEntry) -> bool:
+    return own.gain_pct == 0
 
 
 def _card(own: FindingEntry, where: dict[str, Any]) -> Markup:
@@ -141,10 +154,14 @@ def _card(own: FindingEntry, where: dict[str, Any]) -> Markup:
             tag("button", text, type="button", class_="go-cta", data_at=int(where["at"]),
                 data_level=str(where["level"]), data_line=own.line, data_file=own.file)
         )  # fmt: skip
+    if _is_roof(own):
+        saved = tag("div", "limit", class_="gain", style="color: var(--dim)", title=_ROOFS_TITLE)
+    else:
+        text = "?" if own.gain_pct is None else gain_text(gain)
+        saved = tag("div", text, class_="gain", title="of the kernel's time")
     return tag(
         "li",
-        tag("div", "?" if own.gain_pct is None else gain_text(gain), class_="gain",
-            title="of the kernel's time"),
+        saved,
         tag(
             "div",
             tag("h3", own.finding, " ", tag("span", place, class_="place"),

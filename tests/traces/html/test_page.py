@@ -228,3 +228,14 @@ def test_an_emulated_page_has_cycles_and_every_grid(tmp_path: Path) -> None:
     assert page.facts["launches"]["duration"] == launch_durations(whole.tables, "cycles").round().tolist()
     assert "Program" not in page.text
     assert "#program" not in page.links
+
+
+def test_a_roof_is_told_as_a_limit_and_not_as_a_saving(tmp_path: Path) -> None:
+    profile = load(DATA / "evidence" / "gather.pftrace.gz")
+    assert profile.findings()["finding"].tolist() == ["uncoalesced-load", "l2-bound"]
+    page_of(profile, tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    causes, title, roofs = page.partition('<p class="lead">At a limit of the hardware')
+    assert title
+    assert "<h3>uncoalesced-load " in causes
+    assert ">limit</div><div><h3>l2-bound " in roofs
