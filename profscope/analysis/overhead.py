@@ -214,10 +214,12 @@ def _recorded_share(tables: Tables, roots: pd.DataFrame, launches: pd.DataFrame)
     unknown."""
     if tables.metadata.get("part"):
         return np.nan, np.nan  # the records are those of whole launches
+    records = float(launches["records"].sum() + launches["dropped"].sum())
+    if not records:
+        return np.nan, np.nan
     own = roots[roots.index.isin(launches["launch"])]
     warps, cycles = float(own["warps"].sum()), float(own["cycles"].sum())
-    records = float(launches["records"].sum() + launches["dropped"].sum())
-    if not warps or not cycles or not records:
+    if not warps or not cycles:
         return np.nan, np.nan
     cost = record_cost(tables.metadata)
     return records / warps, np.nan if cost is None else records * cost.each / cycles

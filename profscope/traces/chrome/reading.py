@@ -58,8 +58,8 @@ def read_pieces(content: Iterable[bytes], piece_bytes: int = PIECE_BYTES) -> Chr
         fields, begin = _opening(bytes(ahead))
         del ahead[:begin]
         kernels: list[bytes | list[dict[str, Any]]] = []
-        for text in _cut(pieces, ahead, piece_bytes):
-            kernels.append(_kernels(text))
+        for array in _cut(pieces, ahead, piece_bytes):
+            kernels.append(_kernels(array))
         last = _closing(ahead.decode(errors="replace"), bool(fields))
     except (ValueError, RecursionError):
         return None
@@ -94,11 +94,13 @@ def _opening(start: bytes) -> tuple[dict[str, Any], int]:
 
 
 def _cut(pieces: Iterator[bytes], ahead: bytearray, piece_bytes: int) -> Iterator[bytes]:
-    """Events, with commas between them, as many as make up a piece; the last are left in `ahead`."""
+    """Arrays of as many events as make up a piece; the last events are left in `ahead`."""
     while True:
         end = _last_between(ahead) if len(ahead) >= piece_bytes else 0
         if end:
-            yield bytes(ahead[:end])
+            with memoryview(ahead) as text, text[:end] as events:
+                array = b"".join((b"[", events, b"]"))
+            yield array
             del ahead[: ahead.index(b",", end) + 1]
         elif (piece := next(pieces, None)) is not None:
             ahead += piece
@@ -115,14 +117,13 @@ def _last_between(text: bytearray) -> int:
     return 0
 
 
-def _kernels(text: bytes) -> bytes | list[dict[str, Any]]:
-    """Those of events with commas between them. Raises ValueError, RecursionError."""
-    array = b"[%s]" % text
+def _kernels(array: bytes) -> bytes | list[dict[str, Any]]:
+    """Those of events. Raises ValueError, RecursionError."""
     try:
         events = _SLICES.decode(array)
     except (msgspec.DecodeError, RecursionError):
         return [event for event in json.loads(array.decode(errors="replace")) if is_kernel(event)]
-    search = (_KERNEL_OR_ESCAPE if b"\\u00" in text else _KERNEL).search
+    search = (_KERNEL_OR_ESCAPE if b"\\u00" in array else _KERNEL).search
     return b"[%s]" % b",".join(compress(events, map(search, events)))
 
 

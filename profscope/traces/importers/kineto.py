@@ -293,7 +293,7 @@ def launch_profile(kernels: Mapping[str, Sequence[Any]], metadata: dict[str, Any
     }
     name = pd.Series(known["kernel"], dtype="str").astype("category").array
     launches = launches_frame(
-        {column: [unknown.get(column, 0)] * count for column in LAUNCH_DTYPES}
+        {column: np.full(count, unknown.get(column, 0)) for column in LAUNCH_DTYPES}
         | known
         | {"kernel": name.astype("str"), "launch": np.arange(count)}
     )
