@@ -18,7 +18,7 @@ import profscope
 from bench.foreign import kineto_events
 from profscope.errors import TraceError
 from profscope.schema import Tables
-from profscope.traces.chrome.reading import ChromeTrace, is_kernel, read_pieces, trace_of_document
+from profscope.traces.chrome.reading import ChromeTrace, Kernel, is_kernel, read_pieces, trace_of_document
 from profscope.traces.chrome.text import json_document
 from profscope.traces.importers import kineto
 from profscope.traces.trace_file import TraceFile
@@ -38,7 +38,14 @@ def document() -> dict[str, Any]:
 
 
 def kernels_of(trace: ChromeTrace) -> list[dict[str, Any]]:
-    return [event for piece in trace.kernels for event in kineto._events(piece)]
+    """As far as all forms of them tell."""
+    return [told(event) for piece in trace.kernels for event in piece]
+
+
+def told(event: Kernel | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(event, Kernel):
+        return {name: getattr(event, name) for name in ("ph", "name", "ts", "dur")}
+    return {name: event.get(name) for name in ("ph", "name", "ts", "dur")}
 
 
 def in_pieces(text: bytes, size: int = PIECE) -> ChromeTrace | None:

@@ -1,9 +1,8 @@
 """Chrome traces in JSON, read in pieces: their fields, and their events of GPU kernels.
 
-As Python objects, a million events take 2 GB, and seconds. So the file is cut between events, msgspec checks
-each piece, and only kernels become more than a slice of its text. Pieces that are valid arrays of events make
-up a valid array, so nothing is read that `json` would refuse; what msgspec refuses and `json` reads (NaN,
-lone surrogates), `json` reads.
+As Python objects, a million events take 1 GB, and seconds. So the file is cut between events, msgspec checks
+each piece, and only kernels become objects. Pieces that are valid arrays of events make up a valid array, so
+nothing is read that `json` would refuse. What msgspec refuses, such as NaN, `json` reads.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from itertools import compress
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union
 
 import msgspec
 
 from profscope.traces.chrome.text import json_document
 
-__all__ = ["ChromeTrace", "is_kernel", "read_pieces", "trace_of_document"]
+__all__ = ["ChromeTrace", "Kernel", "Kernels", "is_kernel", "read_pieces", "trace_of_document"]
 
 EVENTS: Final = "traceEvents"
 PIECE_BYTES: Final = 1 << 20
@@ -30,9 +29,35 @@ _BETWEEN: Final = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts)"')
 """Between two events; no string can hold it, as a quote in one has a backslash before it."""
 _SEARCHED_BYTES: Final = (1 << 12, 1 << 16, 1 << 21)
 """Of the end of a piece, for the last place between two events: most often the first few are enough."""
-_KERNEL: Final = re.compile(rb'"cat"\s*:\s*"kernel"')
-_KERNEL_OR_ESCAPE: Final = re.compile(rb'"cat"\s*:\s*"kernel"|\\u00')
+_KERNEL: Final = re.compile(rb'"cat"\s*:\s*"kernel"|\\u00')
 """An escape may spell a letter of either word."""
+
+_CATEGORY: Final = re.compile(rb'"cat"\s*:\s*"([^"\\]*)"')
+_MOST_CATEGORIES: Final = 100
+
+_Int32 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
+_BlockSide = Annotated[int, msgspec.Meta(ge=0, le=1024)]
+
+
+class KernelArgs(msgspec.Struct, gc=False):
+    correlation: _Int32
+    device: _Int32
+    stream: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+    grid: tuple[_Int32, _Int32, _Int32]
+    block: tuple[_BlockSide, _BlockSide, _BlockSide]
+
+
+class Kernel(msgspec.Struct, tag_field="cat", tag="kernel", gc=False):
+    """A kernel's event as torch.profiler writes it, with times in us: less than 126 years, and a week."""
+
+    ph: Literal["X"]
+    name: str
+    ts: Annotated[float, msgspec.Meta(ge=-4e15, le=4e15)]
+    dur: Annotated[float, msgspec.Meta(ge=0, le=7 * 86_400 * 1e6)]
+    args: KernelArgs
+
+
+Kernels = list[Kernel] | list[dict[str, Any]]
 
 _SLICES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -40,12 +65,12 @@ _SLICES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 class ChromeTrace(NamedTuple):
     """fields: what the object around the events holds, with no event in it; {} for a bare array.
 
-    kernels: in order, pieces with all events of kernels: JSON text of an array, which may hold a few other
-    events, too, or the kernels themselves.
+    kernels: all of them in order, piece by piece; as `json` reads them where one of a piece has another form
+    than `Kernel`.
     """
 
     fields: dict[str, Any]
-    kernels: list[bytes | list[dict[str, Any]]]
+    kernels: list[Kernels]
 
 
 def read_pieces(content: Iterable[bytes], piece_bytes: int = PIECE_BYTES) -> ChromeTrace | None:
@@ -57,9 +82,11 @@ def read_pieces(content: Iterable[bytes], piece_bytes: int = PIECE_BYTES) -> Chr
     try:
         fields, begin = _opening(bytes(ahead))
         del ahead[:begin]
-        kernels: list[bytes | list[dict[str, Any]]] = []
+        decoder = _Decoder()
+        kernels: list[Kernels] = []
         for array in _cut(pieces, ahead, piece_bytes):
-            kernels.append(_kernels(array))
+            regular = decoder.kernels(array)
+            kernels.append(_odd_kernels(array) if regular is None else regular)
         last = _closing(ahead.decode(errors="replace"), bool(fields))
     except (ValueError, RecursionError):
         return None
@@ -117,14 +144,47 @@ def _last_between(text: bytearray) -> int:
     return 0
 
 
-def _kernels(array: bytes) -> bytes | list[dict[str, Any]]:
-    """Those of events. Raises ValueError, RecursionError."""
+class _Decoder:
+    """Decodes kernels, and skips other events: msgspec must know their categories, so it learns these."""
+
+    def __init__(self) -> None:
+        self._others: set[str] = set()
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[Kernel])
+
+    def kernels(self, array: bytes) -> list[Kernel] | None:
+        """Those of an array of events; None if it has an event of another form, or is no valid JSON."""
+        try:
+            events = self._decoder.decode(array)
+        except msgspec.ValidationError:
+            return self.kernels(array) if self._learn(array) else None
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        return [event for event in events if type(event) is Kernel]
+
+    def _learn(self, array: bytes) -> bool:
+        """Whether there are new categories."""
+        named = {name.decode(errors="replace") for name in set(_CATEGORY.findall(array))}
+        known = named - {"kernel"} | self._others
+        if known == self._others or len(known) > _MOST_CATEGORIES:
+            return False
+        self._others = known
+        others = [
+            msgspec.defstruct(f"Other{number}", [], tag_field="cat", tag=name, gc=False)
+            for number, name in enumerate(sorted(known))
+        ]
+        either: Any = Union[(Kernel, *others)]
+        self._decoder = msgspec.json.Decoder(list[either])
+        return True
+
+
+def _odd_kernels(array: bytes) -> list[dict[str, Any]]:
+    """Those of an array of events of any form. Raises ValueError, RecursionError."""
     try:
         events = _SLICES.decode(array)
+        array = b"[%s]" % b",".join(compress(events, map(_KERNEL.search, events)))
     except (msgspec.DecodeError, RecursionError):
-        return [event for event in json.loads(array.decode(errors="replace")) if is_kernel(event)]
-    search = (_KERNEL_OR_ESCAPE if b"\\u00" in array else _KERNEL).search
-    return b"[%s]" % b",".join(compress(events, map(search, events)))
+        pass
+    return [event for event in json.loads(array.decode(errors="replace")) if is_kernel(event)]
 
 
 def _closing(text: str, in_object: bool) -> ChromeTrace:

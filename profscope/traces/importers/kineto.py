@@ -3,21 +3,19 @@
 What one event says may be anything: it is left out, or one of its fields is unknown, and a note counts that.
 """
 
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, cast
 
-import msgspec
 import numpy as np
 import pandas as pd
 
 from profscope.analysis.texts import count_text
 from profscope.errors import TraceError
 from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, Tables, launches_frame, spans_frame
-from profscope.traces.chrome.reading import is_kernel
+from profscope.traces.chrome.reading import Kernel, Kernels
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["launch_profile", "read", "recognises"]
@@ -42,7 +40,8 @@ def recognises(file: TraceFile) -> bool:
         return False
     if "traceEvents" in trace.fields and "deviceProperties" in trace.fields:
         return True
-    return any("correlation" in _args_of(event) for piece in trace.kernels for event in _events(piece))
+    events = (event for piece in trace.kernels for event in piece)
+    return any(isinstance(event, Kernel) or "correlation" in _args_of(event) for event in events)
 
 
 def read(file: TraceFile) -> Tables:
@@ -55,32 +54,6 @@ def read(file: TraceFile) -> Tables:
     return launch_profile(kernels, _metadata(trace.fields, len(kernels["kernel"]), notes))
 
 
-# Nearly all kernels are as torch.profiler writes them: these are decoded into the types below, and become
-# columns. A piece with another is read event by event.
-
-_Side = Annotated[int, msgspec.Meta(ge=0, le=np.iinfo(np.int32).max)]
-_BlockSide = Annotated[int, msgspec.Meta(ge=0, le=1024)]
-_Microseconds = Annotated[float, msgspec.Meta(ge=-4e15, le=4e15)]
-_Duration = Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_NS / 1000)]
-
-
-class _Args(msgspec.Struct, gc=False):
-    grid: tuple[_Side, _Side, _Side]
-    block: tuple[_BlockSide, _BlockSide, _BlockSide]
-    device: _Side
-    stream: Annotated[int, msgspec.Meta(ge=0, le=_MOST_STREAM)]
-
-
-class _Event(msgspec.Struct, gc=False):
-    ph: Literal["X"]
-    cat: Literal["kernel"]
-    name: str
-    ts: _Microseconds
-    dur: _Duration
-    args: _Args
-
-
-_REGULAR: Final = msgspec.json.Decoder(list[_Event])
 _COLUMNS: Final = (
     "kernel",
     "start_ns",
@@ -94,14 +67,8 @@ _COLUMNS: Final = (
 )
 
 
-def _regular_columns(piece: bytes | list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Columns of a piece, times without the base time; None for an irregular one."""
-    if not isinstance(piece, bytes):
-        return None
-    try:
-        events = _REGULAR.decode(piece)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+def _regular_columns(events: Sequence[Kernel]) -> dict[str, Any]:
+    """Columns of kernels as torch.profiler writes them, which nearly all are; times without the base time."""
     args = [event.args for event in events]
     start, duration = (
         np.rint(np.array([getattr(event, name) for event in events], np.float64) * 1000).astype(np.int64)
@@ -120,13 +87,6 @@ def _regular_columns(piece: bytes | list[dict[str, Any]]) -> dict[str, Any] | No
         **{f"grid_{axis}": grid[:, place] for place, axis in enumerate("xyz")},
         "num_warps": -(-block.prod(axis=1) // _THREADS_PER_WARP),
     }
-
-
-def _events(piece: bytes | list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The kernels of a piece, one by one."""
-    if not isinstance(piece, bytes):
-        return piece
-    return [event for event in json.loads(piece.decode(errors="replace")) if is_kernel(event)]
 
 
 def _kernel(event: dict[str, Any], unknown: Counter[str]) -> dict[str, Any]:
@@ -225,9 +185,7 @@ def _whole_number(value: Any, most: int = np.iinfo(np.int32).max) -> int | None:
     return number if 0 <= number <= most else None
 
 
-def _readable(
-    file: TraceFile, pieces: Iterable[bytes | list[dict[str, Any]]], origin_ns: int
-) -> tuple[dict[str, Any], list[str]]:
+def _readable(file: TraceFile, pieces: Iterable[Kernels], origin_ns: int) -> tuple[dict[str, Any], list[str]]:
     """The columns of kernels, and one note on what cannot be read, if there is such.
 
     Raises TraceError if there are kernels and none can be read.
@@ -236,7 +194,10 @@ def _readable(
     left_out: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for piece in pieces:
-        columns.append(_regular_columns(piece) or _columns(_events(piece), left_out, unknown))
+        if piece and isinstance(piece[0], Kernel):
+            columns.append(_regular_columns(piece))
+        else:
+            columns.append(_columns(cast(list[dict[str, Any]], piece), left_out, unknown))
     table: dict[str, Any] = {
         name: np.concatenate([np.zeros(0, np.int64), *(np.array(each[name], np.int64) for each in columns)])
         for name in _COLUMNS[1:]
