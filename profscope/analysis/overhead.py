@@ -194,6 +194,8 @@ def bare_times(tables: Tables, kernel: str, variant: int) -> BareTimes:
     if timed.get("bare_ns"):
         return BareTimes(timed["bare_ns"], timed["instrumented_ns"], timed.get("basis") or "measured")
     counters = tables.counters
+    if not len(counters):
+        return BareTimes([], [], "")
     own = counters[(counters["kernel"] == kernel) & (counters["variant"] == variant)]
     counted = own["value"][own["counter"] == "time"].dropna().tolist()
     return BareTimes(counted[:1], [], "counters" if counted else "")

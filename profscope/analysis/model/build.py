@@ -397,7 +397,7 @@ def _finding(kernel_id: str, row: Mapping[Any, Any]) -> FindingEntry:
 
 
 def _experiments(rows: pd.DataFrame) -> Iterator[ExperimentEntry]:
-    for row in most_saved_first(rows).to_dict("records"):
+    for row in most_saved_first(rows).to_dict("records") if len(rows) else ():
         yield entry_of(ExperimentEntry, row, valid=bool(row["valid"]))
 
 
