@@ -96,7 +96,7 @@ class Timeline(Choice):
 def choose_cta(tables: Tables, groups: Sequence[Group]) -> Choice | None:
     """The CTA of median duration of the first of these groups that has any; None if none has."""
     ctas = ctas_with_spans(tables)
-    for group in groups:
+    for group in groups if len(ctas) else ():
         own = ctas[(ctas["kernel"] == group.kernel) & (ctas["variant"] == group.variant)]
         if len(own):
             rank = (len(own) - 1) // 2

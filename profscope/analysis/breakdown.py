@@ -17,7 +17,7 @@ from profscope.analysis.estimates import FEWEST_SAMPLES
 from profscope.analysis.kernels.devices import max_resident_ctas, sm_count_of
 from profscope.analysis.line_rows import TimeSources, configurations, witnesses
 from profscope.analysis.op_labels import op_class
-from profscope.analysis.spans.ctas import beside_bare_ones, every_cta, shape_of
+from profscope.analysis.spans.ctas import beside_bare_ones, every_cta, knows_sms, shape_of
 from profscope.analysis.spans.rows import begins_of_runs, ended, grid_ctas
 from profscope.schema import Tables
 
@@ -200,7 +200,7 @@ def _parts_of_sms(
     and the SM it ran on is known."""
     sms = sm_count_of(tables.metadata)
     whole = None if launches is None else ended(launches)
-    known = whole is not None and len(whole) > 0 and (grid_ctas(whole) > 0).all()
+    known = whole is not None and len(whole) > 0 and knows_sms(tables) and (grid_ctas(whole) > 0).all()
     ctas = every_cta(tables, whole) if known and whole is not None else None
     if ctas is None or not sms or (ctas["sm"] < 0).any():
         why = "not every CTA of its launches is known" if sms else "the number of SMs is not known"

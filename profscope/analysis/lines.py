@@ -267,6 +267,7 @@ def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str
 
 def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> list[str]:
     texts = []
+    has_gaps = bool((spans["kind"] == GAP).any())
     if not len(tables.samples):
         why = refused_evidence(tables.metadata) or (
             "no launch was counted" if tables.emulated else "session(evidence=True) takes some"
@@ -279,6 +280,8 @@ def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> li
             texts.append(f"{name}: {bare} samples, fewer than {FEWEST_SAMPLES}, rank no lines")
         if group["self_share"].isna().all():
             texts.append(f"{name}: no launch was recorded, so there are samples alone")
+        if not has_gaps:
+            continue
         own = spans[(spans["kernel"] == kernel) & (spans["variant"] == variant)]
         gap = own.loc[own["kind"] == GAP, "self_time"].sum() / max(own["self_time"].sum(), 1)
         if gap > 0:

@@ -195,6 +195,8 @@ def bare_times(tables: Tables, kernel: str, variant: int) -> BareTimes:
     if timed.get("bare_ns"):
         return BareTimes(timed["bare_ns"], timed["instrumented_ns"], timed.get("basis") or "measured")
     counters = tables.counters
+    if not len(counters):
+        return BareTimes([], [], "")
     own = counters[(counters["kernel"] == kernel) & (counters["variant"] == variant)]
     counted = own["value"][own["counter"] == "time"].dropna().tolist()
     return BareTimes(counted[:1], [], "counters" if counted else "")
@@ -215,10 +217,12 @@ def _recorded_share(tables: Tables, roots: pd.DataFrame, launches: pd.DataFrame)
     unknown."""
     if tables.metadata.get("part"):
         return np.nan, np.nan  # the records are those of whole launches
+    records = float(launches["records"].sum() + launches["dropped"].sum())
+    if not records:
+        return np.nan, np.nan
     own = roots[roots.index.isin(launches["launch"])]
     warps, cycles = float(own["warps"].sum()), float(own["cycles"].sum())
-    records = float(launches["records"].sum() + launches["dropped"].sum())
-    if not warps or not cycles or not records:
+    if not warps or not cycles:
         return np.nan, np.nan
     cost = record_cost(tables.metadata)
     return records / warps, np.nan if cost is None else records * cost.each / cycles

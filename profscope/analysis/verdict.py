@@ -241,6 +241,8 @@ def _short_spans(tables: Tables) -> pd.DataFrame:
 
 
 def _mean(short: pd.DataFrame, launches: pd.DataFrame) -> float | None:
+    if short.empty:
+        return None
     own = short[short.index.isin(launches["launch"])].sum()
     return float(own["short"] / own["all"]) if own["all"] else None
 
@@ -249,7 +251,7 @@ def _clock_changes(tables: Tables) -> pd.Series[float]:
     """By launch: how much faster than at its slowest the clock ran, from outermost spans that last long
     enough to tell, the hundredth at either end left out."""
     df = tables.df
-    rows = np.flatnonzero(df["parent"].to_numpy() < 0)
+    rows = np.flatnonzero((df["parent"].to_numpy() < 0) & (df["duration_cycles"].to_numpy() > 0))
     roots = df[["launch", "kind", "duration_ns", "duration_cycles"]].iloc[rows]
     roots = roots[(roots["duration_ns"] > _LONG_NS) & (roots["kind"] != "async")]
     rates = (roots["duration_cycles"] / roots["duration_ns"]).groupby(roots["launch"])
@@ -257,5 +259,7 @@ def _clock_changes(tables: Tables) -> pd.Series[float]:
 
 
 def _median(changes: pd.Series[float], launches: pd.DataFrame) -> float | None:
+    if changes.empty:
+        return None
     own = changes[changes.index.isin(launches["launch"])]
     return float(own.median()) if len(own) else None

@@ -59,7 +59,7 @@ def _odd_text(tables: Tables) -> str | None:
 
 
 def _texts(tables: Tables) -> Iterator[tuple[str, list[str]]]:
-    """The columns of text of all tables, each with its distinct values, or all where there are few rows."""
+    """The columns of text of all tables, each with its distinct values."""
     for each in fields(Tables):
         table = getattr(tables, each.name)
         if not isinstance(table, pd.DataFrame):
@@ -68,7 +68,7 @@ def _texts(tables: Tables) -> Iterator[tuple[str, list[str]]]:
             if isinstance(dtype, pd.CategoricalDtype):
                 yield str(name), list(dtype.categories)
             elif dtype.kind == "O":
-                yield str(name), table[name].tolist()
+                yield str(name), table[name].unique().tolist()
 
 
 def column_problems(tables: Tables) -> list[str]:

@@ -5,7 +5,7 @@ about a byte and a half a span. `encode` and `decode` are each other's inverse f
 allows, whatever the predictions are worth; all arithmetic is int64 and may wrap, which loses nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +20,17 @@ from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, payload_names, spans_f
 from profscope.store.packed_table import pack, unpack
 from profscope.traces.tracks import RUN_COLUMNS, column_run_starts, run_starts, stable_order
 
-__all__ = ["Clock", "categorical", "categories", "decode", "encode", "fit_clock", "parents_of"]
+__all__ = [
+    "REFERENCES",
+    "Clock",
+    "categorical",
+    "categories",
+    "decode",
+    "encode",
+    "fit_clock",
+    "parents_of",
+    "renumbered",
+]
 
 # A straight line from cycles to nanoseconds for each warp, so that a trace need not store both.
 #
@@ -129,6 +139,9 @@ RUN_STREAMS = (
     "clock_fraction",
     "clock_rate",
 )
+REFERENCES = ("parent", "wait")
+"""Columns of row numbers."""
+
 STREAMS = (*ROW_STREAMS, *RUN_STREAMS, "parent", "wait_row", "wait_after")
 
 
@@ -157,8 +170,13 @@ def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) ->
     }
 
 
-def decode(data: dict[str, Any], pool: Executor, most_cells: int) -> pd.DataFrame:
+def decode(
+    data: dict[str, Any], pool: Executor, most_cells: int, launches: Ints | None = None
+) -> pd.DataFrame:
     """The span table `encode` was given; it may have so many values over all its columns.
+
+    launches: those that are asked for. Pieces with no span of theirs are left out, unless all are; numbers of
+    rows are then those of what is left, -1 for rows that are not.
 
     Raises KeyError, TypeError, ValueError or zlib.error for damaged data, in memory that `most_cells` bounds.
     """
@@ -174,30 +192,56 @@ def decode(data: dict[str, Any], pool: Executor, most_cells: int) -> pd.DataFram
     kinds = data["categories"]["kind"]["values"]
     asynchronous[: len(table)] = [kinds[code] == "async" for code in table[:, SITE_COLUMNS.index("kind")]]
     of_site = dict(zip(SITE_COLUMNS, table.T, strict=True))
+    begins = np.cumsum([0, *lengths])
+    kept = _pieces_with(launches, data["pieces"]) if launches is not None else range(len(lengths))
+    places = np.cumsum([0, *(lengths[at] for at in kept)]).tolist()
     columns: dict[str, Any] = {
-        name: np.empty(rows, np.int32 if dtype == "category" else dtype)
+        name: np.empty(places[-1], np.int32 if dtype == "category" else dtype)
         for name, dtype in SPAN_DTYPES.items()
         if name in of_site or name not in SITE_COLUMNS
     }
-    begins = np.cumsum([0, *lengths]).tolist()
 
-    def fill(piece: dict[str, Any], begin: int) -> None:
-        unpacked = _decode_piece(piece, begin, asynchronous)
+    def fill(at: int, place: int) -> None:
+        unpacked = _decode_piece(data["pieces"][at], int(begins[at]), asynchronous)
         site = unpacked.pop("site")
         unpacked |= {name: values[site] for name, values in of_site.items()}
         for name, values in unpacked.items():
-            columns[name][begin : begin + len(site)] = values
+            columns[name][place : place + len(site)] = values
 
-    for _ in pool.map(fill, data["pieces"], begins[:-1]):
+    for _ in pool.map(fill, kept, places[:-1]):
         pass
+    kept_rows: slice | Ints = slice(None)
+    if places[-1] < rows:
+        kept_rows = np.concatenate([np.arange(begins[at], begins[at + 1]) for at in kept])
+        for name in REFERENCES:
+            columns[name] = renumbered(columns[name], kept_rows)
     for name in (name for name in CATEGORIES if name in columns):
         columns[name] = categorical(columns[name], data["categories"][name])
     frame = spans_frame(columns)
     for name, payload in payloads.items():
         if name in SPAN_DTYPES:
             raise ValueError(f"a payload named {name}, as a column is")
-        frame[name] = _payload_column(payload, rows)
+        frame[name] = _payload_column(payload, rows)[kept_rows]
     return frame
+
+
+def _pieces_with(launches: Ints, pieces: Sequence[dict[str, Any]]) -> Sequence[int]:
+    """The numbers of those with spans of some launches; of all if none has any."""
+    found = []
+    for number, piece in enumerate(pieces):
+        streams = piece["streams"]
+        of_runs = _sums(unpack(streams["run_launch"], streams["site"]["count"]))
+        if np.isin(of_runs, launches).any():
+            found.append(number)
+    return found or range(len(pieces))
+
+
+def renumbered(references: Ints, rows: Ints) -> Ints:
+    """Numbers of rows as they are among `rows`, which rise; -1 for those that are not there."""
+    at = np.searchsorted(rows, references)
+    there = (at < len(rows)) & (references >= 0)
+    there[there] = rows[at[there]] == references[there]
+    return np.where(there, at, -1)
 
 
 def _encode_piece(column: dict[str, Any], begin: int) -> dict[str, Any]:

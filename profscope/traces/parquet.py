@@ -24,7 +24,7 @@ from profscope.errors import TraceError
 from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, Tables, payload_names, spans_frame
 from profscope.store.file_checks import most_parquet_cells
 from profscope.threads import worker_pool
-from profscope.traces.compact import categorical, categories
+from profscope.traces.compact import REFERENCES, categorical, categories, renumbered
 from profscope.traces.exporters import Piece
 from profscope.traces.profscope_object import object_tables, object_text
 from profscope.traces.trace_file import TraceFile, check_room
@@ -272,7 +272,6 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
 
 
 Ints = NDArray[np.int64]
-_REFERENCES = ("parent", "wait")
 _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
@@ -384,16 +383,9 @@ def _frame(columns: dict[str, Any], rows: Ints | None, of: int) -> pd.DataFrame:
     """The span table of these rows, of so many, None for all; rows that it names are numbered anew, those
     left out -1."""
     if rows is not None and len(rows) < of:
-        for name in _REFERENCES:
-            columns[name] = _renumbered(columns[name], rows)
+        for name in REFERENCES:
+            columns[name] = renumbered(columns[name], rows)
     df = spans_frame(columns)
     for name in (name for name in columns if name not in SPAN_DTYPES):
         df[name] = columns[name]  # df[[...]] would copy all of it
     return df
-
-
-def _renumbered(references: Ints, rows: Ints) -> Ints:
-    at = np.searchsorted(rows, references)
-    there = (at < len(rows)) & (references >= 0)
-    there[there] = rows[at[there]] == references[there]
-    return np.where(there, at, -1)

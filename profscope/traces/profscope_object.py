@@ -127,8 +127,11 @@ def object_tables(
         tables = Tables(launches=launches, metadata=ours["metadata"] | {}, **beside)
         if read_spans is not None:
             return replace(tables, df=read_spans(tables, ours["spans"]))
+        wanted = None if file.only.is_all else file.only.launches(launches)
         with worker_pool() as pool:
-            return replace(tables, df=decode(ours["spans"], pool, most_cells(file.size)))
+            df = decode(ours["spans"], pool, most_cells(file.size), wanted)
+        file.left_out = ours["spans"]["rows"] - len(df)
+        return replace(tables, df=df)
     except TraceError:
         raise
     except KeyError as error:

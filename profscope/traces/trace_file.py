@@ -9,14 +9,18 @@ import zlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from profscope.analysis.texts import printable
 from profscope.errors import TraceError
 from profscope.store.file_checks import most_content_bytes
 from profscope.store.free_memory import free_bytes
+from profscope.traces.chrome.text import json_document
 from profscope.traces.output import gzip_end
 from profscope.traces.trace_filter import TraceFilter
+
+if TYPE_CHECKING:
+    from profscope.traces.chrome.reading import ChromeTrace
 
 __all__ = ["TraceFile", "check_room", "one_line"]
 
@@ -110,7 +114,7 @@ class TraceFile:
         content = b"".join(self.pieces())
         text = content.decode("utf-8-sig", errors="replace").strip()
         try:
-            return _json_document(text)
+            return json_document(text)
         except json.JSONDecodeError as error:
             if error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string"):
                 raise TraceError(
@@ -122,6 +126,16 @@ class TraceFile:
             raise TraceError(f"{self} is no trace: {error}") from None
         except RecursionError:
             raise TraceError(f"{self} is JSON nested too deeply to be a trace") from None
+
+    @cached_property
+    def chrome(self) -> ChromeTrace | None:
+        """The Chrome trace in it; None if it is no JSON. Raises TraceError as `document` does, which needs
+        far more time and memory."""
+        if not _begins_as_json(self.head):
+            return None
+        from profscope.traces.chrome.reading import read_pieces, trace_of_document
+
+        return read_pieces(self.pieces()) or trace_of_document(self.document)
 
     def pieces(self) -> Iterator[bytes]:
         """The file's content in order, decompressed when it is gzip, in pieces of at most a MB.
@@ -215,19 +229,6 @@ def _begins_as_json(start: bytes) -> bool:
 def one_line(text: object) -> str:
     """A path or another tool's words in one line that any terminal can show."""
     return printable(str(text).replace("\n", " "))
-
-
-def _json_document(text: str) -> Any:
-    """Raises ValueError, RecursionError."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        if text.startswith("["):
-            try:
-                return json.loads(text.rstrip(", \t\r\n") + "]")
-            except json.JSONDecodeError:
-                pass  # the error met first says more
-        raise
 
 
 def _name_document(document: Any) -> str:

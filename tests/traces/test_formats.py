@@ -27,7 +27,8 @@ def recognises(file):
 
 def read(file):
     rows = [line.split() for line in b"".join(file.pieces()).decode().splitlines()[1:]]
-    kernels = [{"kernel": name, "start_ns": int(begin), "end_ns": int(end)} for name, begin, end in rows]
+    names, begins, ends = zip(*rows)
+    kernels = {"kernel": names, "start_ns": [*map(int, begins)], "end_ns": [*map(int, ends)]}
     return launch_profile(kernels, {"tool": "table", "backend": "gpu", "notes": []})
 '''
 

@@ -152,8 +152,9 @@ def profile_model(
     }
     answers = _Answers(
         tables,
-        {name: (table, by_configuration(table)) for name, table in rows.items()},
+        {name: (without_attrs(table), by_configuration(table)) for name, table in rows.items()},
         durations,
+        whole_time,
         verdict,
         accounts,
         judgement,
@@ -194,10 +195,15 @@ def by_configuration(table: pd.DataFrame) -> dict[_Key, pd.DataFrame]:
     """The rows of each kernel and variant."""
     if not len(table):
         return {}
-    bare = pd.DataFrame(table)
-    bare.attrs = {}  # pandas copies them, deeply, with every row that is asked of a table
-    groups: Any = bare.groupby(["kernel", "variant"], sort=False, observed=True)
+    groups: Any = without_attrs(table).groupby(["kernel", "variant"], sort=False, observed=True)
     return {(str(kernel), int(variant)): rows for (kernel, variant), rows in groups}
+
+
+def without_attrs(table: pd.DataFrame) -> pd.DataFrame:
+    """The same rows: pandas copies attributes, deeply, with every row that is asked of a table."""
+    bare = pd.DataFrame(table)
+    bare.attrs = {}
+    return bare
 
 
 _RECORDS: Final = "records: from the first to the last clock of each launch"
@@ -212,11 +218,13 @@ _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "inst
 @dataclass(frozen=True)
 class _Answers:
     """What tables and questions say of all configurations. rows: by table or question, it and the rows of
-    each configuration. durations: of launches. lines_missing: what could not be told of lines."""
+    each configuration. durations: of launches; whole_time: their sum. lines_missing: what could not be told
+    of lines."""
 
     tables: Tables
     rows: Mapping[str, tuple[pd.DataFrame, Mapping[_Key, pd.DataFrame]]]
     durations: pd.Series[float]
+    whole_time: float
     verdict: Verdict
     accounts: Mapping[_Key, Account]
     judgement: Judgement
@@ -235,7 +243,7 @@ def _kernel_entry(answers: _Answers, group: Group, *, with_lines: bool, with_wor
     name = f"{group.kernel} #{group.variant}"
     names = {group.kernel, name}
     launches, summary = answers.of("launches", key), answers.of("summary", key)
-    times, whole_time = answers.durations[launches.index], float(answers.durations.sum())
+    times, whole_time = answers.durations[launches.index], answers.whole_time
     time, verdict = _launch_times(times, tables.unit, _RECORDS), answers.verdict[key]
     first, cost = launches.iloc[0], answers.of("overhead", key).iloc[0]
     timeline, said = answers.judgement.timelines.get(key), answers.judgement.findings.attrs
@@ -389,7 +397,7 @@ def _finding(kernel_id: str, row: Mapping[Any, Any]) -> FindingEntry:
 
 
 def _experiments(rows: pd.DataFrame) -> Iterator[ExperimentEntry]:
-    for row in most_saved_first(rows).to_dict("records"):
+    for row in most_saved_first(rows).to_dict("records") if len(rows) else ():
         yield entry_of(ExperimentEntry, row, valid=bool(row["valid"]))
 
 

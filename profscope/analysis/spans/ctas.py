@@ -29,6 +29,7 @@ __all__ = [
     "ctas_with_spans",
     "every_cta",
     "knows_ends",
+    "knows_sms",
     "launch_durations",
     "longest_first",
     "recorded_counts",
@@ -45,6 +46,11 @@ def every_cta(tables: Tables, launches: pd.DataFrame) -> pd.DataFrame | None:
     ctas = ctas[ctas["launch"].isin(launches["launch"])]
     known = launches["launch"].map(ctas["launch"].value_counts()).fillna(0).to_numpy()
     return ctas if (known >= np.maximum(grid_ctas(launches), 1)).all() else None
+
+
+def knows_sms(tables: Tables) -> bool:
+    """Whether it is known of any CTA where it ran: not in traces of tools that see kernels from outside."""
+    return len(tables.ctas) > 0 or int(tables.df["sm"].to_numpy().max(initial=-1)) >= 0
 
 
 def knows_ends(tables: Tables, launches: pd.DataFrame) -> bool:

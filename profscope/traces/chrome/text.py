@@ -1,4 +1,4 @@
-"""JSON text of a Chrome trace, which Perfetto's parser takes as well as any other does.
+"""JSON text of a Chrome trace: read as far as other tools write it, and written so that Perfetto takes it.
 
 Perfetto (v52) loses its way, and the whole trace, at a string that ends in a backslash, and it shows the
 escapes of other characters as they stand.
@@ -8,10 +8,26 @@ import json
 import re
 from typing import Any
 
-__all__ = ["END", "FIRST_LINE_END", "FIRST_LINE_START", "json_text", "string_text"]
+__all__ = ["END", "FIRST_LINE_END", "FIRST_LINE_START", "json_document", "json_text", "string_text"]
 
 LAST_BACKSLASH = re.compile(r'(?<!\\)((?:\\\\)*)\\\\"')
 """An escaped backslash before a closing quote: an even run of backslashes, then the quote."""
+
+
+def json_document(text: str) -> Any:
+    """A JSON document; an array of events may lack its closing bracket, as the Chrome trace format allows.
+
+    Raises ValueError, RecursionError.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        if text.startswith("["):
+            try:
+                return json.loads(text.rstrip(", \t\r\n") + "]")
+            except json.JSONDecodeError:
+                pass  # the error met first says more
+        raise
 
 
 def json_text(value: Any) -> str:

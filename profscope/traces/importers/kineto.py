@@ -6,15 +6,19 @@ What one event says may be anything: it is left out, or one of its fields is unk
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
+import pandas as pd
 
 from profscope.analysis.texts import count_text
 from profscope.errors import TraceError
 from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, Tables, launches_frame, spans_frame
 from profscope.traces.trace_file import TraceFile
+
+if TYPE_CHECKING:  # profscope's own traces are read without msgspec
+    from profscope.traces.chrome.reading import Kernel, Kernels
 
 __all__ = ["launch_profile", "read", "recognises"]
 
@@ -33,37 +37,65 @@ class UnreadableError(ValueError):
 
 def recognises(file: TraceFile) -> bool:
     """Whether it is one object that describes devices, or one with kernels, or the bare array of events."""
-    document = file.document
-    if isinstance(document, dict) and "traceEvents" in document and "deviceProperties" in document:
+    from profscope.traces.chrome.reading import Kernel
+
+    trace = file.chrome
+    if trace is None:
+        return False
+    if "traceEvents" in trace.fields and "deviceProperties" in trace.fields:
         return True
-    return any("correlation" in _args_of(event) for event in _kernel_events(document))
+    events = (event for piece in trace.kernels for event in piece)
+    return any(isinstance(event, Kernel) or "correlation" in _args_of(event) for event in events)
 
 
 def read(file: TraceFile) -> Tables:
     """The GPU kernels, but for those that cannot be read. Raises TraceError if none can."""
-    document = file.document if isinstance(file.document, dict) else {}
-    origin_ns = _whole_number(document.get("baseTimeNanoseconds", 0), _LATEST_NS)
-
-    def kernel(event: dict[str, Any], unknown: Counter[str]) -> dict[str, Any]:
-        return _kernel(event, origin_ns or 0, unknown)
-
-    kernels, notes = _readable(file, [*_kernel_events(file.document)], kernel)
+    trace = file.chrome
+    assert trace is not None
+    origin_ns = _whole_number(trace.fields.get("baseTimeNanoseconds", 0), _LATEST_NS)
+    kernels, notes = _readable(file, trace.kernels, origin_ns or 0)
     notes += ["Its base time cannot be read: times begin at 0."] * (origin_ns is None)
-    return launch_profile(kernels, _metadata(document, len(kernels), notes))
+    return launch_profile(kernels, _metadata(trace.fields, len(kernels["kernel"]), notes))
 
 
-def _kernel_events(document: Any) -> Iterator[dict[str, Any]]:
-    """The complete ("X") events of kernels with a name and a time, of a document of object or array form."""
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    for event in events if isinstance(events, list) else ():
-        kind = (event.get("ph"), event.get("cat")) if isinstance(event, dict) else None
-        if kind == ("X", "kernel") and "ts" in event and "name" in event:
-            yield event
+_COLUMNS: Final = (
+    "kernel",
+    "start_ns",
+    "end_ns",
+    "device",
+    "stream",
+    "grid_x",
+    "grid_y",
+    "grid_z",
+    "num_warps",
+)
 
 
-def _kernel(event: dict[str, Any], origin_ns: int, unknown: Counter[str]) -> dict[str, Any]:
+def _regular_columns(events: "Sequence[Kernel]") -> dict[str, Any]:
+    """Columns of kernels as torch.profiler writes them, which nearly all are; times without the base time."""
+    args = [event.args for event in events]
+    start, duration = (
+        np.rint(np.array([getattr(event, name) for event in events], np.float64) * 1000).astype(np.int64)
+        for name in ("ts", "dur")
+    )
+    grid, block = (
+        np.array([getattr(each, name) for each in args], np.int64).reshape(-1, 3)
+        for name in ("grid", "block")
+    )
+    return {
+        "kernel": [event.name for event in events],
+        "start_ns": start,
+        "end_ns": start + duration,
+        "device": [each.device for each in args],
+        "stream": [each.stream for each in args],
+        **{f"grid_{axis}": grid[:, place] for place, axis in enumerate("xyz")},
+        "num_warps": -(-block.prod(axis=1) // _THREADS_PER_WARP),
+    }
+
+
+def _kernel(event: dict[str, Any], unknown: Counter[str]) -> dict[str, Any]:
     args = _args_of(event)
-    start_ns, duration_ns = _times_of(event, origin_ns)
+    start_ns, duration_ns = _times_of(event)
     grid, block = (_sides(args, name, unknown) for name in ("grid", "block"))
     numbers = {}
     for name, most in (("device", (1 << 31) - 1), ("stream", _MOST_STREAM)):
@@ -93,8 +125,8 @@ def _sides(args: dict[str, Any], name: str, unknown: Counter[str]) -> list[int]:
     return [*known, 1, 1][:3]
 
 
-def _metadata(document: dict[str, Any], kernels: int, odd: list[str]) -> dict[str, Any]:
-    devices = document.get("deviceProperties")
+def _metadata(fields: dict[str, Any], kernels: int, odd: list[str]) -> dict[str, Any]:
+    devices = fields.get("deviceProperties")
     first = devices[0] if isinstance(devices, list) and devices else {}
     device = first if isinstance(first, dict) else {}
     major, minor = device.get("computeMajor"), device.get("computeMinor")
@@ -123,7 +155,7 @@ def _text_of(value: Any) -> str:
     return str(value).encode(errors="replace").decode()
 
 
-def _times_of(event: dict[str, Any], origin_ns: int = 0) -> tuple[int, int]:
+def _times_of(event: dict[str, Any]) -> tuple[int, int]:
     """Begin and duration in ns. Raises UnreadableError for what is no time."""
     start_ns, duration_ns = _nanoseconds(event["ts"]), _nanoseconds(event.get("dur", 0))
     if start_ns is None or duration_ns is None or abs(start_ns) > _LATEST_NS:
@@ -132,7 +164,7 @@ def _times_of(event: dict[str, Any], origin_ns: int = 0) -> tuple[int, int]:
         raise UnreadableError("a negative duration")
     if duration_ns > _LONGEST_NS:
         raise UnreadableError("a duration of more than a week")
-    return origin_ns + start_ns, duration_ns
+    return start_ns, duration_ns
 
 
 def _nanoseconds(microseconds: Any) -> int | None:
@@ -158,58 +190,91 @@ def _whole_number(value: Any, most: int = np.iinfo(np.int32).max) -> int | None:
 
 
 def _readable(
-    file: TraceFile,
-    events: Sequence[dict[str, Any]],
-    row_of: Callable[[dict[str, Any], Counter[str]], dict[str, Any]],
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows of events with `start_ns`, and one note on what cannot be read, if there is such.
+    file: TraceFile, pieces: "Iterable[Kernels]", origin_ns: int
+) -> tuple[dict[str, Any], list[str]]:
+    """The columns of kernels, and one note on what cannot be read, if there is such.
 
-    row_of: raises UnreadableError, and counts the fields that are unknown. Raises TraceError if none can
-    be read.
+    Raises TraceError if there are kernels and none can be read.
     """
-    rows: list[dict[str, Any]] = []
+    from profscope.traces.chrome.reading import Kernel
+
+    columns: list[dict[str, Any]] = []
     left_out: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
+    for piece in pieces:
+        if piece and isinstance(piece[0], Kernel):
+            columns.append(_regular_columns(piece))
+        else:
+            columns.append(_columns(cast(list[dict[str, Any]], piece), left_out, unknown))
+    table: dict[str, Any] = {
+        name: np.concatenate([np.zeros(0, np.int64), *(np.array(each[name], np.int64) for each in columns)])
+        for name in _COLUMNS[1:]
+    }
+    table["kernel"] = np.array([name for each in columns for name in each["kernel"]], object)
+    count = len(table["kernel"]) + left_out.total()
+    if int(table["end_ns"].max(initial=0)) + origin_ns > np.iinfo(np.int64).max:
+        raise OverflowError("a time of more than 292 years")
+    for name in ("start_ns", "end_ns"):
+        table[name] += origin_ns
+    start = table["start_ns"]
+    near = np.abs(start - (np.median(start) if len(start) else 0.0)) <= _LONGEST_NS
+    left_out["a time more than a week from the others'"] += int(np.count_nonzero(~near))
+    reasons = ", ".join(f"{why} ({number:,})" for why, number in left_out.items() if number)
+    if count and not near.any():
+        raise TraceError(f"{file} is a damaged trace of another tool: no kernel can be read: {reasons}")
+    fields = ", ".join(f"the {name} of {number:,}" for name, number in unknown.items() if number)
+    told = [f"{count_text(left_out.total(), 'kernel')} left out: {reasons}"] if reasons else []
+    told += [f"unknown: {fields}"] if fields else []
+    notes = [f"What cannot be read: {'; '.join(told)}."] if told else []
+    return {name: values[near] for name, values in table.items()}, notes
+
+
+def _columns(
+    events: Iterable[dict[str, Any]], left_out: Counter[str], unknown: Counter[str]
+) -> dict[str, list[Any]]:
+    """Columns of events of any form; counts those that cannot be read, and fields that are unknown."""
+    rows: list[dict[str, Any]] = []
     for event in events:
         try:
-            rows.append(row_of(event, unknown))
+            rows.append(_kernel(event, unknown))
         except UnreadableError as error:
             left_out[str(error)] += 1
-    middle = float(np.median([row["start_ns"] for row in rows])) if rows else 0.0
-    near = [row for row in rows if abs(row["start_ns"] - middle) <= _LONGEST_NS]
-    left_out["a time more than a week from the others'"] += len(rows) - len(near)
-    reasons = ", ".join(f"{why} ({count:,})" for why, count in left_out.items() if count)
-    if events and not near:
-        raise TraceError(f"{file} is a damaged trace of another tool: no kernel can be read: {reasons}")
-    fields = ", ".join(f"the {name} of {count:,}" for name, count in unknown.items() if count)
-    told = [f"{count_text(len(events) - len(near), 'kernel')} left out: {reasons}"] if reasons else []
-    told += [f"unknown: {fields}"] if fields else []
-    return near, [f"What cannot be read: {'; '.join(told)}."] if told else []
+    return {name: [row[name] for row in rows] for name in _COLUMNS}
 
 
-def launch_profile(kernels: list[dict[str, Any]], metadata: dict[str, Any]) -> Tables:
+def launch_profile(kernels: Mapping[str, Sequence[Any]], metadata: dict[str, Any]) -> Tables:
     """A profile of kernels known only from outside: each a launch with one span, in order of time.
 
-    A kernel is a dict of `kernel`, `start_ns`, `end_ns` and whatever columns of a launch are known. In the
-    spans CTA, SM and warp are -1 and cycles 0.
+    kernels: `kernel`, `start_ns`, `end_ns` and whatever columns of launches are known. In the spans CTA, SM
+    and warp are -1 and cycles 0.
     """
-    kernels = sorted(kernels, key=lambda kernel: (kernel["start_ns"], kernel["end_ns"]))
+    count = len(kernels["kernel"])
+    order = np.lexsort([np.array(kernels[name], np.int64) for name in ("end_ns", "start_ns")])
+    known = {
+        name: np.array(values, object if name == "kernel" else None)[order]
+        for name, values in kernels.items()
+    }
     unknown = LAUNCH_DEFAULTS | {
         "clock_ghz": float("nan"),
         "ns_uncertainty": float("nan"),
         "num_ctas": 1,
         "backend": "gpu",
     }
+    name = pd.Series(known["kernel"], dtype="str").astype("category").array
     launches = launches_frame(
-        {name: [kernel.get(name, unknown.get(name, 0)) for kernel in kernels] for name in LAUNCH_DTYPES}
-        | {"launch": range(len(kernels))}
+        {column: np.full(count, unknown.get(column, 0)) for column in LAUNCH_DTYPES}
+        | known
+        | {"kernel": name.astype("str"), "launch": np.arange(count)}
     )
-    name = launches["kernel"]
+
+    def all_of(value: str) -> pd.Categorical:
+        return pd.Categorical.from_codes(np.zeros(count, np.int8), categories=pd.Index([value], dtype="str"))
+
     spans = spans_frame(
-        {"kernel": name, "scope": name, "kind": ["kernel"] * len(name), "file": [""] * len(name)}
+        {"kernel": name, "scope": name, "kind": all_of("kernel"), "file": all_of("")}
         | {"launch": launches["launch"], "start_ns": launches["start_ns"]}
         | {"duration_ns": launches["end_ns"] - launches["start_ns"]}
-        | dict.fromkeys(("cta", "sm", "warp", "iteration", "parent"), [-1] * len(name))
-        | dict.fromkeys(("line", "depth", "start_cycle", "duration_cycles"), [0] * len(name))
+        | dict.fromkeys(("cta", "sm", "warp", "iteration", "parent"), np.full(count, -1))
+        | dict.fromkeys(("line", "depth", "start_cycle", "duration_cycles"), np.zeros(count, np.int64))
     )
     return Tables(spans, launches, metadata)

@@ -26,7 +26,7 @@ def recognises(file: TraceFile) -> bool:
     """Also JSON where one of the keys is damaged: such a file must not pass for another tool's."""
     if file.head.startswith((FIRST_LINE_START, _PARQUET)) or _has_packets(file):
         return True
-    return isinstance(file.document, dict) and not KEYS.isdisjoint(file.document)
+    return file.chrome is not None and not KEYS.isdisjoint(file.chrome.fields)
 
 
 def read(file: TraceFile) -> Tables:
