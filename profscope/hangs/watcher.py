@@ -61,7 +61,6 @@ class Watcher:
         self._say = say or _to_stderr
         self._looked: dict[int, _Looked] = {}
         self._lock = threading.Lock()
-        self._wake: int | None = None
         launches.failed = self._failed
 
     @contextlib.contextmanager

@@ -170,7 +170,7 @@ def test_without_peaks_or_all_ctas_nothing_is_made_up() -> None:
     some = roof_table(Profile(profile.df, profile.launches.assign(grid_x=400), profile.metadata).tables)
     assert some.empty
     assert "only some of the CTAs" in some.attrs["not_measured"][0]
-    assert "nobody says" in roof_table(made_up(ROWS).tables).attrs["not_measured"][0]
+    assert "are unknown" in roof_table(made_up(ROWS).tables).attrs["not_measured"][0]
     assert roof_table(Profile().tables).empty
 
 

@@ -217,8 +217,9 @@ def test_ranks_are_told_before_cupti_is_tried(monkeypatch: pytest.MonkeyPatch) -
 def test_all_variables_that_are_read_are_listed() -> None:
     texts = [path.read_text() for path in Path(profscope.__file__).parent.rglob("*.py")]
     read = {name for text in texts for name in re.findall(r'environ(?:\.get\(|\[)"([A-Z_]+)"', text)} - {
-        "TERM"
-    }  # of the progress line
+        "TERM",
+        "PYTHONPATH",
+    }  # of the progress line, and handed on
     assert "PROFSCOPE_EMULATOR" in read
     assert read <= VARIABLES.keys()
 

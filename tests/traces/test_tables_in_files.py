@@ -128,7 +128,7 @@ DAMAGES: list[tuple[Callable[[], Tables], Callable[[Any], object], str]] = [
     (
         every_cta,
         lambda ours: ours.update(launches={name: each[:-1] for name, each in ours["launches"].items()}),
-        "not in its table of launches",
+        "the launch is missing",
     ),
     (with_samples, lambda ours: ours["samples"].update(rows=ours["samples"]["rows"] + 1), "does not have"),
     (with_samples, lambda ours: ours["samples"].update(rows=10**12), "in a file that can hold"),
