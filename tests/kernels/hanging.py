@@ -30,6 +30,8 @@ __all__ = [
     "tuple_kernel",
 ]
 
+_load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # its name before Triton 3.8
+
 
 @triton.jit
 def spin_kernel(x_ptr, release_ptr, steps, stuck, BLOCK: tl.constexpr):
@@ -133,10 +135,8 @@ def _copy_tiles(a_desc, b_desc, a_bufs, b_bufs, full, empty, k_tiles):
         slot = k % stages
         mbarrier.wait(empty.index(slot), ((k // stages) & 1) ^ 1)
         mbarrier.expect(full.index(slot), size)
-        tma.async_copy_global_to_shared(
-            a_desc, [gl.program_id(0) * rows, k * depth], full.index(slot), a_bufs.index(slot)
-        )
-        tma.async_copy_global_to_shared(b_desc, [k * depth, 0], full.index(slot), b_bufs.index(slot))
+        _load_tile(a_desc, [gl.program_id(0) * rows, k * depth], full.index(slot), a_bufs.index(slot))
+        _load_tile(b_desc, [k * depth, 0], full.index(slot), b_bufs.index(slot))
 
 
 @gluon.jit
