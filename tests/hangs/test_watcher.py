@@ -97,3 +97,21 @@ def test_replays_of_a_graph_are_not_one_long_launch(monkeypatch: pytest.MonkeyPa
         assert look.at(replay) == []
     (text,) = [*look.at(45), *look.at(50)][-1:]
     assert "after 11.0 s: 1 CTA; 0 ended" in text
+
+
+def test_a_launch_that_does_not_begin_is_told_once(look: Looks) -> None:
+    look.at(0)
+    assert look.at(9) == []
+    (text,) = look.at(11)
+    assert text.startswith("k, launch 0, has not begun for 11.0 s: its stream waits for an event")
+    assert len(look.at(20)) == 1
+    assert look.watcher.rows == []
+
+
+def test_a_launch_behind_another_of_its_stream_is_not_late(look: Looks) -> None:
+    behind = WatchedLaunch(1, 2, Program(MANIFEST), 0, 1, 0, 0, 0, 100.0)
+    look.launches.under_way[0, 2] = behind
+    look.board.write(1, 0, 1, 1)
+    look.at(0)
+    texts = look.at(11)
+    assert [text.partition(",")[2][:9] for text in texts] == [" launch 0"]
