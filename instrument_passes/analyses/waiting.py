@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from profscope.instrument_passes.analyses.async_roles import barrier_of
 from profscope.instrument_passes.analyses.graph import Graph, Node
-from profscope.instrument_passes.analyses.graph import Value as Linked
 from profscope.instrument_passes.analyses.places import variable_of
 from profscope.instrument_passes.analyses.walk import constant_of
 from profscope.instrument_passes.functions import function_name
@@ -107,10 +106,10 @@ def _polls(graph: Graph, loop: Node) -> str:
         return ""
     reads = [node for node, info in infos if info is not None and info.cls in _READS]
     ends = [value for node in graph.ends(loop) for value in node.operands[:1]]
-    if not any(value.maker in reads for value in _rests_on(ends)):
+    if not {*reads} & {*graph.backward(ends)}:
         return ""
     carried = {*graph.arguments(loop, 0), *graph.arguments(loop, 1)}
-    moving = [node.operands[0] for node in reads if carried & _rests_on(node.operands[:1])]
+    moving = [node.operands[0] for node in reads if carried & {*graph.behind(node.operands[:1])}]
     if not all(value.type.startswith("!tt.ptr") for value in moving):
         return ""
     return "walk" if moving else "poll"
@@ -120,17 +119,6 @@ def _counts(node: Node) -> bool:
     """Whether an op adds to memory, such as to a counter of tiles."""
     op = node.op
     return _ADDS.search(op.first_line) is not None and constant_of(op, op.operands[1]) != 0
-
-
-def _rests_on(values: Iterable[Linked]) -> set[Linked]:
-    found: set[Linked] = set()
-    waiting = [*values]
-    while waiting:
-        value = waiting.pop()
-        if value not in found:
-            found.add(value)
-            waiting += value.sources
-    return found
 
 
 def arrivals_at(module: Module) -> Callable[[Op], list[Op]]:
