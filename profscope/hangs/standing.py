@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,23 +12,23 @@ import numpy.typing as npt
 from profscope.instrument_passes.manifest import Manifest
 from profscope.instrument_passes.progress import PLACE_SHIFT, WARPS_OF_SM, ProgressMark
 
-__all__ = ["Standing", "Stands", "standing", "state_of"]
+__all__ = ["Standing", "Stands", "standing", "stands_of", "state_of"]
 
 Slots = npt.NDArray[Any]
 
 
 class Stands(NamedTuple):
-    """What is known of each mark of a program, by its number. state: the mark in whose place it counts, as a
-    loop that only polls is one place; ends: whether no warp hangs there; polls: whether it is in such a
+    """What is known of each of a program's marks, by its number. state: the mark in whose place it counts, as
+    a loop that only polls is one place; ends: whether no warp hangs there; polls: whether it is in such a
     loop; walks: and that another address is progress there."""
 
+    marks: tuple[ProgressMark, ...]
     state: npt.NDArray[np.uint32]
     ends: npt.NDArray[np.bool_]
     polls: npt.NDArray[np.bool_]
     walks: npt.NDArray[np.bool_]
 
 
-@lru_cache(64)
 def stands_of(manifest: Manifest) -> Stands:
     """Of a program."""
     state: list[int] = []
@@ -41,14 +40,15 @@ def stands_of(manifest: Manifest) -> Stands:
         state.append(state[mark.loop] if polls else at)
     ends = [mark.kind == "end" for mark in manifest.marks]
     polled, walks = [kind != "" for kind in kinds], [kind == "walk" for kind in kinds]
-    return Stands(np.array(state, np.uint32), np.array(ends), np.array(polled), np.array(walks))
+    return Stands(
+        manifest.marks, np.array(state, np.uint32), np.array(ends), np.array(polled), np.array(walks)
+    )
 
 
-def state_of(slots: Slots, manifest: Manifest) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint32]]:
+def state_of(slots: Slots, stands: Stands) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint32]]:
     """Which of a launch's slots are of warps that have not ended, and what must change for progress: (slots,
     3), mark, iteration and CTA."""
-    stands = stands_of(manifest)
-    places = np.minimum(slots["place"] >> PLACE_SHIFT, len(manifest.marks) - 1)
+    places = np.minimum(slots["place"] >> PLACE_SHIFT, len(stands.marks) - 1)
     moved = np.where(stands.walks[places], slots["detail"][:, 0], 0)
     iterations = np.where(stands.polls[places], moved, slots["iteration"])
     return ~stands.ends[places], np.stack([stands.state[places], iterations, slots["cta"]], axis=1)
@@ -80,7 +80,7 @@ class Standing:
 
 
 def standing(
-    slots: Slots, indices: Sequence[int], since_s: npt.NDArray[np.float64], manifest: Manifest
+    slots: Slots, indices: Sequence[int], since_s: npt.NDArray[np.float64], stands: Stands
 ) -> list[Standing]:
     """The warps of a launch, by CTA and warp. slots: of the GPU; indices: those of the launch; since_s: of
     each of these."""
@@ -88,8 +88,8 @@ def standing(
     for index, since in zip(indices, since_s.tolist(), strict=True):
         slot = slots[index]
         place, warp = divmod(int(slot["place"]), 1 << PLACE_SHIFT)
-        mark = _polled(manifest, place)
-        is_inner = mark.loop >= 0 and manifest.marks[mark.loop].loop >= 0
+        mark = _polled(stands, place)
+        is_inner = mark.loop >= 0 and stands.marks[mark.loop].loop >= 0
         iteration = int(slot["iteration"]) if mark.loop >= 0 else 0
         found.append(
             Standing(
@@ -108,9 +108,9 @@ def standing(
     return sorted(found, key=lambda each: (each.cta, each.warp))
 
 
-def _polled(manifest: Manifest, place: int) -> ProgressMark:
+def _polled(stands: Stands, place: int) -> ProgressMark:
     """The mark; in a loop that polls, that of what it has read last."""
-    stands, marks = stands_of(manifest), manifest.marks
+    marks = stands.marks
     if not stands.polls[place]:
         return marks[place]
     same = np.flatnonzero(stands.state == stands.state[place])

@@ -17,8 +17,8 @@ Read = Callable[[int, int], bytes | None]
 
 
 class Seen(NamedTuple):
-    """A launch as a look has seen it. begun, ended: of its CTAs; warps: that have not
-    ended; why: of the emulator's own finding; after_s: since it began."""
+    """A launch as a look has seen it. begun, ended: of its CTAs; warps: that have not ended; after_s: since
+    it began; why: of the emulator's own finding."""
 
     launch: WatchedLaunch
     begun: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +13,7 @@ from profscope.compat.kernels import Call
 from profscope.compat.programs import Program
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.hangs.board import Board, DeviceBoard, HostBoard
-from profscope.hangs.standing import state_of
+from profscope.hangs.standing import Stands, stands_of, state_of
 from profscope.recording.diagnostics import Diagnostics, one_line
 from profscope.recording.launch_log import LaunchLog
 from profscope.recording.recorded_launches import RecordedLaunches
@@ -52,8 +53,14 @@ class WatchedLaunch:
     replays: int = 0  # that have ended, in a CUDA graph
     reported: set[str] = field(default_factory=set)
 
-    def counted(self, begun: int, ended: int) -> tuple[int, int]:
-        """How many of its CTAs have begun and ended, by the counters of its number."""
+    @cached_property
+    def stands(self) -> Stands:
+        """Of its program's marks."""
+        return stands_of(self.program.manifest)
+
+    def counted(self, counters: Any) -> tuple[int, int]:
+        """How many of its CTAs have begun and ended. counters: see `Board.look`."""
+        begun, ended = (int(counters[self.number][name]) for name in ("begun", "ended"))
         before = self.ended_before
         if before is None:  # between replays as many have begun as have ended: whole grids
             before = ended // self.ctas * self.ctas
@@ -85,6 +92,7 @@ class WatchedLaunches(RecordedLaunches):
         """What launches a loaded binary on this thread's device, with marks if it has any; see
         `RecordedLaunches`."""
         can_hang = bool(program.manifest.marks)
+        names_memory = any(mark.detail == "address" for mark in program.manifest.marks)
         own_function, own_packed = kernel.function, kernel.packed_metadata
         of_cluster, device = kernel.metadata.num_ctas, self.device()
         names = list(getattr(kernel.src, "signature", None) or {})
@@ -98,7 +106,7 @@ class WatchedLaunches(RecordedLaunches):
                 about.data["function"] = own_function
             watched = None
             if can_hang and isinstance(x * y * z, int) and x * y * z:
-                tensors = tuple(_tensors(names, others[_FIRST_ARGUMENT:]))
+                tensors = tuple(_tensors(names, others[_FIRST_ARGUMENT:])) if names_memory else ()
                 watched = self._begin(program, variant, x * y * z * of_cluster, stream, device, tensors)
             pointer = None if watched is None else self.boards[device].pointer(watched.number)
             try:
@@ -122,8 +130,7 @@ class WatchedLaunches(RecordedLaunches):
         counters, slots = board.look()
         present, found = set(slots["launch"].tolist()), []
         for watched in launches:
-            at = counters[watched.number]
-            ended = watched.counted(int(at["begun"]), int(at["ended"]))[1]
+            _, ended = watched.counted(counters)
             has_ended = watched.ended_before is not None and ended == watched.ctas
             if has_ended and not (watched.number in present and _alive(watched, slots)):
                 self._end(watched, ended)
@@ -182,7 +189,7 @@ class WatchedLaunches(RecordedLaunches):
 
 def _alive(watched: WatchedLaunch, slots: Any) -> bool:
     """Whether a warp has not ended: a counter is of the first warps only."""
-    alive, _ = state_of(slots[slots["launch"] == watched.number], watched.program.manifest)
+    alive, _ = state_of(slots[slots["launch"] == watched.number], watched.stands)
     return bool(alive.any())
 
 

@@ -128,13 +128,13 @@ class Watcher:
         for each in launches:
             own = np.flatnonzero(numbers == each.number)
             if len(own):
-                alive, state = state_of(slots[own], each.program.manifest)
+                alive, state = state_of(slots[own], each.stands)
                 looked.state[own[alive], :3] = state[alive]
                 looked.state[own[alive], 3] = each.number
-            at = counters[each.number]
-            looked.counts[each.number] = begun, _ = each.counted(int(at["begun"]), int(at["ended"]))
-            if each.ended_before is None and each.replays != int(at["ended"]) // each.ctas:
-                each.replays, each.began_s = int(at["ended"]) // each.ctas, None
+            looked.counts[each.number] = begun, _ = each.counted(counters)
+            replays = int(counters[each.number]["ended"]) // each.ctas
+            if each.ended_before is None and each.replays != replays:
+                each.replays, each.began_s = replays, None
                 each.reported.clear()
             if begun or len(own):  # the slots are read after the counters
                 each.began_s = each.began_s or now
@@ -166,9 +166,8 @@ class Watcher:
                 self._once(launch, "late", lambda: self._tell(late_text(launch, waited_s)))
             return
         assert launch.began_s is not None
-        begun, ended = looked.counts[number]
-        warps = standing(looked.slots, own.tolist(), now - looked.since_s[own], launch.program.manifest)
-        seen = Seen(launch, begun, ended, warps, now - launch.began_s, cache(board.read))
+        warps = standing(looked.slots, own.tolist(), now - looked.since_s[own], launch.stands)
+        seen = Seen(launch, *looked.counts[number], warps, now - launch.began_s, cache(board.read))
         stalled_s = now - max(looked.since_s[own].max(), looked.counted_s[number])
         is_stalled = seen.after_s >= self._hang_s and stalled_s >= _STALLED * self._hang_s
         if is_stalled or (at_once and stalled_s >= _AT_ONCE_S):
@@ -184,17 +183,12 @@ class Watcher:
         board = self.launches.boards[launch.device]
         counters, slots = board.look()
         own = np.flatnonzero(slots["launch"] == launch.number)
-        alive, _ = state_of(slots[own], launch.program.manifest)
-        at = counters[launch.number]
-        begun, ended = launch.counted(int(at["begun"]), int(at["ended"]))
-        warps = standing(slots, own[alive].tolist(), np.full(alive.sum(), math.nan), launch.program.manifest)
+        alive, _ = state_of(slots[own], launch.stands)
+        warps = standing(slots, own[alive].tolist(), np.full(alive.sum(), math.nan), launch.stands)
+        counts, after_s = launch.counted(counters), time.monotonic() - launch.launched_s
         why = str(error).partition("\n")[0]
-        after_s = time.monotonic() - launch.launched_s
-        self._once(
-            launch,
-            "hang",
-            lambda: self._hangs(Seen(launch, begun, ended, warps, after_s, cache(board.read), why)),
-        )
+        seen = Seen(launch, *counts, warps, after_s, cache(board.read), why)
+        self._once(launch, "hang", lambda: self._hangs(seen))
 
     def _once(self, launch: WatchedLaunch, what: str, report: Callable[[], None]) -> None:
         with self._lock:
