@@ -60,8 +60,10 @@ class Progress(Pass):
 
 @dataclass(frozen=True)
 class _Warp:
-    """SSA names of what a warp program stores with. leads: i1, the lane that does."""
+    """A warp program, and SSA names of what it stores with. section: its index; leads: i1, the lane that
+    does."""
 
+    section: int
     slot: str
     number: str
     cta: str
@@ -157,12 +159,10 @@ class Writer:
     def _program(self, region: Region, word: str, cta: str, before: str) -> None:
         """A warp program. word, cta: as they are called there."""
         p, target = self.module.fresh("ps"), self.target
-        section = self.section_of[region]
-        zero = f"{p}_zero"
-        begins = f"{p}_digest" if section == 0 else zero
-        warp = _Warp(f"{p}_slot", f"{p}_warp", cta, f"{p}_launch", f"{p}_leads")
+        section, zero = self.section_of[region], f"{p}_zero"
+        warp = _Warp(section, f"{p}_slot", f"{p}_warp", cta, f"{p}_launch", f"{p}_leads")
         for block in region.blocks:
-            self._block(block, section, warp, _Loop(zero))
+            self._block(block, warp, _Loop(zero))
         set_up = f"""
             {before}
             {target.thread_id(f"{p}_tid")}
@@ -179,57 +179,49 @@ class Writer:
             {p}_seen = arith.cmpi ne, {warp.launch}, {zero} : i32
             {warp.leads} = arith.andi {p}_leader, {p}_seen : i1
             {target.slot(warp.slot, word)}
-            {self._mark(ProgressMark("begin", section), warp, begins)}
+            {self._mark(ProgressMark("begin", section), warp, f"{p}_digest")}
             """
         region.entry.prepend(lines(set_up))
 
     # One block.
 
-    def _block(self, block: Block, section: int, warp: _Warp, loop: _Loop) -> None:
+    def _block(self, block: Block, warp: _Warp, loop: _Loop) -> None:
         """Marks of a block and of those in its ops. One that another follows at once is left out."""
         latest: list[Op] = []  # the ops of the last mark, as long as nothing else has run since
         for op in tuple(block.ops):
             wait = wait_of(op, self.awaited, polls=loop.polls)
             if op.name in _ENDS:
-                self._before(op, self._described("end", op, section, loop), warp, loop)
+                op.insert_before(self._mark_at("end", op, warp, loop))
                 _drop(latest)
             elif op.name in LOOPS:
                 _drop(latest)
-                latest = self._loop(op, section, warp, loop)
+                latest = self._loop(op, warp, loop)
             elif wait is not None:
                 _drop(latest)
-                self._before(op, self._described("at", op, section, loop, wait), warp, loop, wait)
-                latest = []
-                if op.name != "ttg.warp_yield":
-                    latest = op.insert_after(
-                        self._mark(self._described("past", op, section, loop), warp, loop.iteration)
-                    )
+                at = self._mark_at("at", op, warp, loop, wait)
+                op.insert_before(f"{self._detail(warp, wait)}\n{at}".strip())
+                is_end = op.name == "ttg.warp_yield"
+                latest = [] if is_end else op.insert_after(self._mark_at("past", op, warp, loop))
             else:
                 inner = _inside(op)
                 for region in inner:
                     for each in region.blocks:
-                        self._block(each, section, warp, loop)
+                        self._block(each, warp, loop)
                 info = info_of(op)
                 if op.name == "ttg.warp_specialize":
-                    op.insert_after(
-                        self._mark(self._described("past", op, section, loop), warp, loop.iteration)
-                    )
+                    op.insert_after(self._mark_at("past", op, warp, loop))
                 if inner or info is None or info.cls not in (*_TIMELESS, "control"):
                     latest = []
                 elif info.cls == "control" and op is block.terminator and block.parent_op is not None:
                     _drop(latest if block.parent_op.name in LOOPS else [])
 
-    def _loop(self, loop: Op, section: int, warp: _Warp, around: _Loop) -> list[Op]:
+    def _loop(self, loop: Op, warp: _Warp, around: _Loop) -> list[Op]:
         """Its iterations, counted; returns the mark behind it."""
         p, number = self.module.fresh("ps"), len(self.marks)
         before = [
             f"{p}_none = arith.constant 0 : i32",
             f"{p}_next = arith.constant 1 : i32",
-            self._mark(
-                self._described(self.polls.get(loop, "loop"), loop, section, around),
-                warp,
-                around.iteration,
-            ),
+            self._mark_at(self.polls.get(loop, "loop"), loop, warp, around),
         ]
         is_outermost = around.mark < 0
         if is_outermost:
@@ -245,15 +237,13 @@ class Writer:
             blocks.insert(0, (condition, _Loop(condition.args[-1].name, number, polls)))
         first, within = blocks[0]
         far = self._far(warp, f"{p}_total", within.iteration) if is_outermost and has_inner else ""
-        mark = self._mark(self._described("iteration", loop, section, within), warp, within.iteration)
+        mark = self._mark_at("iteration", loop, warp, within)
         for block, in_block in blocks:
-            self._block(block, section, warp, in_block)
+            self._block(block, warp, in_block)
         first.prepend(f"{far}\n{mark}".strip())
         carried.end.insert_before(f"{p}_later = arith.addi {inside}, {p}_next : i32")
         flow.hand_on(loop, [f"{p}_later"])
-        return loop.insert_after(
-            self._mark(self._described("past", loop, section, around), warp, around.iteration)
-        )
+        return loop.insert_after(self._mark_at("past", loop, warp, around))
 
     def _total(self, loop: Op, p: str) -> str:
         """Text of `_total`, i32: how many iterations a loop will have, 0 if that takes long to know."""
@@ -282,27 +272,23 @@ class Writer:
 
     # Text of one mark.
 
-    def _described(
-        self, kind: str, op: Op, section: int, loop: _Loop, wait: Wait | None = None
-    ) -> ProgressMark:
+    def _mark_at(self, kind: str, op: Op, warp: _Warp, loop: _Loop, wait: Wait | None = None) -> str:
         place = self.places.of(op)
         arrivals = [] if wait is None or op.name != "ttng.wait_barrier" else self.arrivals(op)
-        return ProgressMark(
-            kind, section, op.name, op_name(op, self.places, self.awaited), place.file, place.line, loop.mark,
+        mark = ProgressMark(
+            kind, warp.section, op.name, op_name(op, self.places, self.awaited), place.file, place.line,
+            loop.mark,
             "" if wait is None else wait.waits_for,
             "" if wait is None else wait.detail,
             tuple(self._arrival(each) for each in arrivals),
         )  # fmt: skip
+        return self._mark(mark, warp, loop.iteration)
 
     def _arrival(self, op: Op) -> Arrival:
         place = self.places.of(op)
         region = program_of(op)
         section = 0 if region is None else self.section_of.get(region, 0)
         return Arrival(section, op.name, place.file, place.line)
-
-    def _before(self, op: Op, mark: ProgressMark, warp: _Warp, loop: _Loop, wait: Wait | None = None) -> None:
-        detail = "" if wait is None else self._detail(warp, wait)
-        op.insert_before("\n".join([detail, self._mark(mark, warp, loop.iteration)]).strip())
 
     def _mark(self, mark: ProgressMark, warp: _Warp, iteration: str) -> str:
         p = self.module.fresh("ps")
