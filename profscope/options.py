@@ -40,10 +40,10 @@ _OF_RECORDS: Final = (
 _ALLOWED: Final = f"{', '.join(_EVIDENCE)}, {_METRIC}METRIC and {_LIMIT}S"
 
 
-def _option(default: Any, says: str, example: str, cli: str | None = None) -> Any:
+def _option(default: Any, says: str, example: str, cli: str | None = None, *, flag: str = "") -> Any:
     """A field of Options. says: what it does, with its unit; example: how to write it; cli: what its flag of
-    `profscope run` does, None if it has none."""
-    return field(default=default, metadata={"says": says, "example": example, "cli": cli})
+    `profscope run` does, None if it has none; flag: without its dashes, the option's name by default."""
+    return field(default=default, metadata={"says": says, "example": example, "cli": cli, "flag": flag})
 
 
 class EvidenceOption(NamedTuple):
@@ -161,6 +161,7 @@ class Options:
         "progress in place of records, so there are no spans",
         "hang_s=10",
         "report launches that have not ended after so many seconds, and where their warps stand; no spans",
+        flag="hang",
     )
     sources: bool = _option(
         True,

@@ -16,7 +16,11 @@ __all__ = ["flag_of", "in_flags"]
 
 _SWITCHES: Final = {each.name for each in fields(Options) if each.init and each.type == "bool"}
 _OF_EXPLAIN: Final = ("vary", "limit_s")
-_FLAGS: Final = [each.name for each in fields(Options) if each.init and each.metadata["cli"] is not None]
+_FLAGS: Final = {
+    each.name: each.metadata["flag"]
+    for each in fields(Options)
+    if each.init and each.metadata["cli"] is not None
+}
 _NAME: Final = rf"({'|'.join([*_FLAGS, *_OF_EXPLAIN])})"
 _VALUE: Final = r"""("[^"]*"|'[^']*'|\[[^\]]*\]|\w[\w.]*\w|\w)?"""
 _WRITTEN: Final = re.compile(rf"session\({_NAME}={_VALUE}\)|(?<![\w.=-]){_NAME}={_VALUE}")
@@ -29,7 +33,7 @@ def in_flags(text: str) -> str:
 
 def flag_of(name: str) -> str:
     """The flag of an option, without its dashes."""
-    return name.removesuffix("_s" if name == "hang_s" else "").replace("_", "-")
+    return _FLAGS.get(name) or name.replace("_", "-")
 
 
 def _replaced(match: re.Match[str]) -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "percentage",
     "plain",
     "printable",
+    "ranges_of",
     "source_text",
     "tag",
     "three_digits",
@@ -96,6 +97,15 @@ def printable(text: str, keep: str = "") -> str:
         char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii")
         for char in text
     )
+
+
+def ranges_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Distinct numbers as ranges, first and last: [0, 1, 2, 5] as [(0, 2), (5, 5)]."""
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        first, last = ranges.pop() if ranges and number == ranges[-1][1] + 1 else (number, number)
+        ranges.append((first, max(last, number)))
+    return ranges
 
 
 def source_text(file: str, line: int) -> str:

@@ -10,7 +10,9 @@ import pandas as pd
 
 from profscope.schema import MODEL_DTYPES
 
-__all__ = ["MODEL", "configuration", "differing", "variant_entry", "with_model", "with_model_of_spans"]
+__all__ = [
+    "MODEL", "codes_of", "configuration", "differing", "variant_entry", "with_model", "with_model_of_spans",
+]  # fmt: skip
 
 MODEL: Final = tuple(MODEL_DTYPES)
 _SHOWN_DIGITS: Final = 6
@@ -23,6 +25,12 @@ def variant_entry(metadata: Mapping[str, Any], kernel: str, variant: int) -> dic
     """The metadata of a variant (docs/views.md); {} where they do not have it."""
     variants = (metadata.get("variants") or {}).get(kernel) or []
     return next((each for each in variants if each.get("variant") == variant), {})
+
+
+def codes_of(metadata: Mapping[str, Any], kernel: str, key: str) -> list[dict[str, Any]]:
+    """The texts of binaries that recorded (`metadata["code"]`), of one configuration, by its key."""
+    code = metadata.get("code") or []
+    return [each for each in code if (each.get("kernel"), each.get("key")) == (kernel, key)]
 
 
 def by_variant(metadata: Mapping[str, Any]) -> Places:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+from profscope.analysis.texts import ranges_of, source_text
 from profscope.hangs.standing import Standing
 from profscope.hangs.watched_launches import WatchedLaunch
 
@@ -213,17 +213,14 @@ def _partition(seen: Seen, section: int) -> str:
 
 
 def _place(file: str, line: int) -> str:
-    return f" at {os.path.basename(file)}:{line}" if line else ""
+    return f" at {source_text(file, line)}" if line else ""
 
 
 def _numbers(numbers: Sequence[int]) -> str:
     """[0, 1, 2, 5]: "0 to 2, 5"."""
-    runs = []
-    for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
-        run_numbers = [number for _, number in run]
-        first, last = run_numbers[0], run_numbers[-1]
-        runs.append(
-            f"{first}" if first == last else f"{first} to {last}" if last > first + 1 else f"{first}, {last}"
-        )
+    runs = [
+        f"{first}" if first == last else f"{first} to {last}" if last > first + 1 else f"{first}, {last}"
+        for first, last in ranges_of(numbers)
+    ]
     shown = ", ".join(runs[:_SHOWN])
     return f"{shown}, ..." if len(runs) > _SHOWN else shown

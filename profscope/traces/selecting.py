@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.answers import EVIDENCE_LEFT_OUT
 from profscope.analysis.summary import works
-from profscope.analysis.texts import kernel_of_note
+from profscope.analysis.texts import kernel_of_note, ranges_of
 from profscope.errors import TraceError
 from profscope.schema import LAUNCH_DTYPES, MEASURED_DTYPES, Tables
 from profscope.traces.trace_filter import SAMPLES_OF_RANK, TraceFilter
@@ -160,11 +160,5 @@ def _nothing_moved(work: dict[str, Any]) -> dict[str, Any]:
 
 def _ranges(values: NDArray[Any], most: int = 8) -> str:
     """Distinct numbers as ranges: "0-3, 7"."""
-    ranges: list[list[int]] = []
-    for number in sorted(set(values.tolist())):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    texts = [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
+    texts = [str(low) if low == high else f"{low}-{high}" for low, high in ranges_of(values.tolist())]
     return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "") or "none"

@@ -34,6 +34,7 @@ from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, paired
 from profscope.analysis.comparing.places import Lines
 from profscope.analysis.sources import sampled_code
 from profscope.analysis.texts import source_text
+from profscope.analysis.variants import codes_of
 from profscope.instrument_passes.errors import IRError, PassError
 from profscope.instrument_passes.kept_text import unpacked
 from profscope.schema import Tables
@@ -110,8 +111,7 @@ def compared_key(key: Any) -> tuple[Any, ...]:
 
 def _texts(tables: Tables, kernel: str, group: LaunchGroup) -> dict[str, Any]:
     """Of the configuration's binary that recorded; {} if the profile has none."""
-    code: list[dict[str, Any]] = tables.metadata.get("code") or []
-    own = (each for each in code if (each.get("kernel"), each.get("key")) == (kernel, group.key))
+    own = codes_of(tables.metadata, kernel, group.key)
     return next((each for each in own if each.get("ttgir")), {})
 
 

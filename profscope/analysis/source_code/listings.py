@@ -9,7 +9,7 @@ import pandas as pd
 
 from profscope.analysis.line_rows import stall_counts, stall_shares, stall_text
 from profscope.analysis.sources import sampled_code
-from profscope.analysis.variants import variant_entry
+from profscope.analysis.variants import codes_of, variant_entry
 from profscope.binaries.ptx import read_ptx
 from profscope.instrument_passes.analyses.places import Places, is_library
 from profscope.instrument_passes.errors import IRError
@@ -72,8 +72,7 @@ def listings(tables: Tables, kernel: str, variant: int, form: str) -> Listing:
 def _entry(tables: Tables, kernel: str, variant: int) -> dict[str, Any] | None:
     """The binary that recorded."""
     key = variant_entry(tables.metadata, kernel, variant).get("key") or ""
-    code = tables.metadata.get("code") or []
-    return next((entry for entry in code if (entry["kernel"], entry["key"]) == (kernel, key)), None)
+    return next(iter(codes_of(tables.metadata, kernel, key)), None)
 
 
 def _has_second_body(tables: Tables, kernel: str, variant: int) -> bool:
