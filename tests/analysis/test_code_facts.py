@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 
 import profscope
 from profscope.analysis.comparing.code_changes import by_kernel, ranked_facts, row_text, share_text
@@ -17,12 +16,8 @@ from profscope.profiles import Profile
 from profscope.schema import EXPERIMENT_DTYPES
 from tests.kernels.aot import compiled
 from tests.kernels.code_pairs import PAIRS, CodePair
-from tests.kernels.matmul import matmul_kernel
 from tests.kernels.spec import CUDA90, Spec
-from tests.support.sessions import session
-
-SIZE = 64
-TILES = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 16, "GROUP_M": 8}
+from tests.support.sessions import launch_matmul, session
 
 
 def facts(spec: Spec) -> CodeFacts:
@@ -64,11 +59,8 @@ def test_names_numbers_and_places_of_the_text_are_no_facts() -> None:
 
 
 def recorded(stages: int, **options: Any) -> Profile:
-    a, b = (torch.ones(SIZE, SIZE, dtype=torch.float16) for _ in "ab")
-    c = torch.empty(SIZE, SIZE, dtype=torch.float16)
     with session(evidence=True, **options) as prof:
-        for _ in range(2):
-            matmul_kernel[(4,)](a, b, c, *(SIZE,) * 6, **TILES, num_stages=stages, num_warps=2)
+        launch_matmul(stages)
     return prof.profile
 
 

@@ -19,21 +19,11 @@ import profscope
 from profscope.analysis.comparing.differences import DTYPES
 from profscope.errors import OptionError
 from profscope.profiles import Profile
-from tests.kernels.matmul import matmul_kernel
 from tests.support.edited import SOURCE, run_of_matmul, slowed, with_source
 from tests.support.profiles import launch_table, profile_metadata
-from tests.support.sessions import launch_add, session
+from tests.support.sessions import launch_add, launch_matmul, session
 
 DATA = Path(__file__).parents[1] / "data" / "diff"
-SIZE = 64
-
-
-def launch_matmul(stages: int, launches: int = 2) -> None:
-    a, b = (torch.ones(SIZE, SIZE, dtype=torch.float16) for _ in "ab")
-    c = torch.empty(SIZE, SIZE, dtype=torch.float16)
-    tiles = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 16, "GROUP_M": 8}
-    for _ in range(launches):
-        matmul_kernel[(4,)](a, b, c, *(SIZE,) * 6, **tiles, num_stages=stages, num_warps=2)
 
 
 def recorded(stages: int, launches: int = 2, **options: Any) -> Profile:

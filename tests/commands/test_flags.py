@@ -19,7 +19,7 @@ from profscope.commands.run_variables import run_defaults
 from profscope.errors import OptionError
 from profscope.options import Options
 from profscope.viewer.flags import in_flags
-from tests.support.forks import Forks
+from tests.support.forks import ADD_PROGRAM, Forks
 from tests.support.option_examples import example
 
 PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()
@@ -169,14 +169,6 @@ def test_a_bad_variable_is_named(variable: str, text: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-PROGRAM = """
-import torch
-from tests.kernels.add import add_kernel
-x = torch.ones(64)
-add_kernel[(4,)](x, x, x, 64, BLOCK=16)
-"""
-
-
 _RUN = """
 import os, sys
 sys.path.append(os.getcwd())  # the checkout, from which the program imports
@@ -192,7 +184,7 @@ def test_the_command_line_has_the_last_word(
     given = {"OUTPUT": str(tmp_path / "t.json"), "CTAS": "0,2", "SPOOL": "", "QUIET": "true", "EVERY": "2"}
     for name, text in given.items():
         monkeypatch.setenv(f"PROFSCOPE_RUN_{name}", text)
-    done = forks.run(_RUN, tmp_path, PROGRAM)
+    done = forks.run(_RUN, tmp_path, ADD_PROGRAM)
     assert (done.returncode, done.stderr) == (0, "")
     options = load(tmp_path / "t.json").metadata["options"]
     assert (options["ctas"], options["every"]) == ([0, 2], 1)

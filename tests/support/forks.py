@@ -16,6 +16,14 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+ADD_PROGRAM: Final = """
+import torch
+from tests.kernels.add import add_kernel
+x = torch.ones(64)
+add_kernel[(4,)](x, x, x, 64, BLOCK=16)
+"""
+"""Launches an add once."""
+
 _ROOT: Final = Path(__file__).parents[2]
 # The child leaves the loop, and its own code is the last thing it does.
 _PARENT: Final = """

@@ -19,6 +19,7 @@ from tests.kernels.add import add_kernel
 from tests.kernels.cases import cases
 from tests.kernels.control_flow import collatz_kernel
 from tests.kernels.loops import count_kernel
+from tests.kernels.matmul import matmul_kernel
 
 # The small cases that the emulator runs, by name.
 CASES = {case.name: case for case in cases("small") if case.capability <= 80}
@@ -55,6 +56,15 @@ def launch_add(n: int = 2500) -> torch.Tensor:
     out = torch.empty_like(x)
     add_kernel[(triton.cdiv(n, 1024),)](x, x, out, n, BLOCK=1024)
     return out
+
+
+def launch_matmul(stages: int, launches: int = 2) -> None:
+    """Launch a matmul of 64 x 64 in tiles of 32, some times."""
+    size, tiles = 64, {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 16, "GROUP_M": 8}
+    a, b = (torch.ones(size, size, dtype=torch.float16) for _ in "ab")
+    c = torch.empty(size, size, dtype=torch.float16)
+    for _ in range(launches):
+        matmul_kernel[(4,)](a, b, c, *(size,) * 6, **tiles, num_stages=stages, num_warps=2)
 
 
 def launch(n: int = 2500) -> Any:

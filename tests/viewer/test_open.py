@@ -24,7 +24,7 @@ from profscope import __main__ as door
 from profscope.errors import TraceError
 from profscope.viewer.cli import main
 from profscope.viewer.serve_view import ORIGIN, PORT, TraceServer
-from tests.support.forks import Forks
+from tests.support.forks import ADD_PROGRAM, Forks
 from tests.support.profiles import regular_profile
 
 
@@ -88,14 +88,6 @@ def test_a_launcher_of_processes_opens_none(capsys: pytest.CaptureFixture[str]) 
     assert "starts several processes; profscope view --open shows them" in capsys.readouterr().err
 
 
-PROGRAM = """
-import torch
-from tests.kernels.add import add_kernel
-x = torch.ones(64)
-add_kernel[(4,)](x, x, x, 64, BLOCK=16)
-"""
-
-
 _RUN = """
 import os, sys, tempfile, webbrowser
 sys.path.append(os.getcwd())  # the checkout, from which the program imports
@@ -109,7 +101,7 @@ sys.exit(main([*words, "-c", sys.argv[2]]))
 
 
 def test_a_run_opens_its_profile_at_the_end(tmp_path: Path, forks: Forks) -> None:
-    done = forks.run(_RUN, tmp_path, PROGRAM)
+    done = forks.run(_RUN, tmp_path, ADD_PROGRAM)
     (page,) = tmp_path.glob("profscope-page-*/profile.html")
     assert (done.returncode, done.stderr) == (0, f"profscope: opened {page}\n")
     assert "add_kernel" in page.read_text()
