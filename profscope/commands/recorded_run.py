@@ -155,10 +155,7 @@ class RecordedRun:
     def _watch_hangs(self, watcher: Any) -> None:
         if watcher is None:
             return
-        if self._hang_exit:
-            watcher.reported = self._hangs
-        else:
-            watcher.reported = self._save_so_far
+        watcher.reported = self._hangs if self._hang_exit else self._save_so_far
         watcher.interrupted = self._interrupted_in_hang
 
     def _save_so_far(self) -> None:

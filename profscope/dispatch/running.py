@@ -172,10 +172,9 @@ class Running:
             notes.append(from_cpp)
         if not self.launches.seen:
             notes += self._why_empty(said=len(notes) > len(observed))
-        budget: dict[str, Any] = {} if self.budget is None else {"budget": self.budget.describe()}
-        if self.watcher is not None:
-            budget |= {"hangs": [*self.watcher.rows], "hang_reports": [*self.watcher.notes]}
-        metadata = self.metadata | sampling | building | evidence | baseline | budget
+        budget = {} if self.budget is None else {"budget": self.budget.describe()}
+        hangs = {} if self.watcher is None else self.watcher.describe()
+        metadata = self.metadata | sampling | building | evidence | baseline | budget | hangs
         return metadata | self.job.describe(), notes
 
     def entered(self, gate: str, original: Callable[..., Any], launched: Any) -> Callable[..., Any]:
@@ -312,11 +311,9 @@ def running(options: Options, more: Mapping[str, Any] = MappingProxyType({})) ->
 def builds_aside(options: Options, machine: backend.Backend) -> BuildAside | None:
     """The builder of torch.compile's recorded binaries in other processes; None if launches wait for
     theirs."""
-    return (
-        None
-        if options.wait or options.hang_s is not None or machine.device_type == "cpu"
-        else BuildAside(options, "gpu")
-    )
+    if options.wait or options.hang_s is not None or machine.device_type == "cpu":
+        return None
+    return BuildAside(options, "gpu")
 
 
 def budget_here(options: Options, machine: backend.Backend) -> Budget | None:

@@ -94,6 +94,10 @@ class Watcher:
         finally:
             os.close(wake)
 
+    def describe(self) -> dict[str, Any]:
+        """Entries of the metadata."""
+        return {"hangs": [*self.rows], "hang_reports": [*self.notes]}
+
     @property
     def hanging(self) -> bool:
         """Whether a launch that was reported to hang is still under way."""
