@@ -252,7 +252,8 @@ def _causes(code: KernelChanges | None) -> Iterator[str]:
     lines = list(by_line(filter(_is_telling, code.changes)))[:_CAUSES]
     told = [printable(row_text(*own[:_FACTS])) for own in lines]
     more = len(code.changes) - sum(len(own[:_FACTS]) for own in lines)
-    yield f"Code: {'; '.join([*told, *[f'{more} more'] * bool(more)])} with --show code"
+    told += [f"{more} more with --show code"] * bool(more)
+    yield f"Code: {'; '.join(told)}"
 
 
 def _is_telling(change: Change) -> bool:

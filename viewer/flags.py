@@ -15,13 +15,13 @@ from profscope.options import Options
 __all__ = ["flag_of", "in_flags"]
 
 _SWITCHES: Final = {each.name for each in fields(Options) if each.init and each.type == "bool"}
-_OF_EXPLAIN: Final = ("vary", "limit_s")
+_OF_OTHERS: Final = ("vary", "limit_s", "pair")
 _FLAGS: Final = {
     each.name: each.metadata["flag"]
     for each in fields(Options)
     if each.init and each.metadata["cli"] is not None
 }
-_NAME: Final = rf"({'|'.join([*_FLAGS, *_OF_EXPLAIN])})"
+_NAME: Final = rf"({'|'.join([*_FLAGS, *_OF_OTHERS])})"
 _VALUE: Final = r"""("[^"]*"|'[^']*'|\[[^\]]*\]|\w[\w.]*\w|\w)?"""
 _WRITTEN: Final = re.compile(rf"session\({_NAME}={_VALUE}\)|(?<![\w.=-]){_NAME}={_VALUE}")
 

@@ -113,7 +113,7 @@ def _told_columns(table: pd.DataFrame) -> pd.DataFrame:
     """Without columns of lists and dicts, and without variants if each is the first; files by last name."""
     plain = table.loc[:, [not (_has_lists(table[name]) or _is_first_variant(table[name])) for name in table]]
     if "file" in plain:
-        plain = plain.assign(file=plain["file"].astype("str").str.rpartition("/")[2])
+        plain = plain.assign(file=plain["file"].astype("str").str.rsplit("/", n=1).str[-1])
     return plain
 
 

@@ -74,6 +74,13 @@ def three_stages() -> Profile:
     return recorded(3)
 
 
+def test_a_table_without_a_row_is_shown(one_stage: Profile) -> None:
+    code = profscope.diff(one_stage, one_stage).code
+    assert code.empty
+    assert "Empty DataFrame" in repr(code)
+    assert "<table" in code._repr_html_()
+
+
 def test_profiles_tell_what_the_compiler_did(one_stage: Profile, three_stages: Profile) -> None:
     difference = profscope.diff(one_stage, three_stages)
     code = difference.code

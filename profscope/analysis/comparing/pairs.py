@@ -104,7 +104,8 @@ def paired(a: Tables, b: Tables) -> list[Pair]:
     if not groups_a.keys() & groups_b.keys():
         raise DiffError(
             f"no kernel is in both profiles: the first has {_named(groups_a)}, the second "
-            f"{_named(groups_b)}; diff compares a kernel with itself, by its name"
+            f"{_named(groups_b)}; diff compares a kernel with itself, by its name; pair= names one that was "
+            "renamed"
         )
     is_same_builder = _builder(a) == _builder(b)
     pairs = []
