@@ -149,7 +149,7 @@ class _Decoder:
 
     def __init__(self) -> None:
         self._others: set[str] = set()
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[Kernel])
+        self._decoder = self._decoder_of(self._others)
 
     def kernels(self, array: bytes) -> list[Kernel] | None:
         """Those of an array of events; None if it has an event of another form, or is no valid JSON."""
@@ -167,14 +167,18 @@ class _Decoder:
         known = named - {"kernel"} | self._others
         if known == self._others or len(known) > _MOST_CATEGORIES:
             return False
-        self._others = known
+        self._others, self._decoder = known, self._decoder_of(known)
+        return True
+
+    @staticmethod
+    def _decoder_of(categories: set[str]) -> msgspec.json.Decoder[Any]:
+        """Always of several forms: of a single one msgspec takes events without a category."""
         others = [
             msgspec.defstruct(f"Other{number}", [], tag_field="cat", tag=name, gc=False)
-            for number, name in enumerate(sorted(known))
+            for number, name in enumerate(sorted(categories | {""}))
         ]
         either: Any = Union[(Kernel, *others)]
-        self._decoder = msgspec.json.Decoder(list[either])
-        return True
+        return msgspec.json.Decoder(list[either])
 
 
 def _odd_kernels(array: bytes) -> list[dict[str, Any]]:
