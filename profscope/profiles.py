@@ -305,11 +305,12 @@ def diff(
     TraceError if a file cannot be read.
     """
     from profscope.analysis.comparing.gate import Difference
-    from profscope.analysis.comparing.renaming import renamed
+    from profscope.analysis.comparing.renaming import paired
 
     for each in (a, b):
         if not isinstance(each, Questions | str | Path):
             raise DiffError(f"diff takes profiles, sessions and paths of files, no {type(each).__name__}")
     with working("comparing two profiles"):
         tables = [each.tables if isinstance(each, Questions) else load(each) for each in (a, b)]
-        return Difference.between(renamed(tables[0], pair) if pair else tables[0], tables[1])
+        first, second = tables
+        return Difference.between(paired(first, second, pair) if pair else first, second)

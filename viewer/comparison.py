@@ -16,6 +16,7 @@ from profscope.analysis.comparing.code_changes import (
     by_line,
     compared_key,
     row_text,
+    same_text,
     share_text,
 )
 from profscope.analysis.comparing.code_facts import INSTRUCTIONS
@@ -27,7 +28,7 @@ from profscope.analysis.comparing.gate import (
 )
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
-from profscope.analysis.comparing.renaming import renamed
+from profscope.analysis.comparing.renaming import paired
 from profscope.analysis.model.labels import told_apart
 from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.progress import working
@@ -110,7 +111,7 @@ def compare(options: argparse.Namespace) -> Comparison:
     with working("comparing two profiles"):
         pair = dict(options.pair)
         a, b = (profile.tables for profile in profiles)
-        a = renamed(a, pair) if pair else a
+        a = paired(a, b, pair) if pair else a
         table = differences(a, b)
         found = by_kernel(a, b, table, _changed(table) if options.show == "rows" else None)
         code = {each.compared: each for each in found}
@@ -242,7 +243,7 @@ def _code_lines(code: KernelChanges | None, top: int) -> Iterator[str]:
     if code.why_not:
         yield f"code: {code.why_not}"
     else:
-        yield share_text(code) if code.changes else "the compiled code is the same"
+        yield share_text(code) if code.changes else same_text(is_same=code.is_same)
 
 
 def _causes(code: KernelChanges | None) -> Iterator[str]:

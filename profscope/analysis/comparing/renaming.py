@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
@@ -11,17 +12,31 @@ import pandas as pd
 from profscope.errors import DiffError
 from profscope.schema import Tables
 
-__all__ = ["renamed"]
+__all__ = ["paired", "renamed"]
 
 _COLUMNS: Final = ("kernel", "scope", "call_path")
 
 
+def paired(a: Tables, b: Tables, names: Mapping[str, str]) -> Tables:
+    """a with its kernels under the names that they have in b. names: a's to b's.
+
+    Raises DiffError for a name that is no kernel of its profile, and for one that two kernels would have.
+    """
+    own, others = ({str(name) for name in each.launches["kernel"]} for each in (a, b))
+    for which, wanted, known in (("first", names.keys(), own), ("second", names.values(), others)):
+        for name in wanted:
+            if name not in known:
+                has = ", ".join(sorted(known)) or "none"
+                raise DiffError(f"the {which} profile has no kernel {name}; it has {has}")
+    taken = Counter([*(own - names.keys()), *names.values()])
+    for name, count in taken.items():
+        if count > 1:
+            raise DiffError(f"the first profile would have two kernels {name}: rename the other one, too")
+    return renamed(a, names)
+
+
 def renamed(tables: Tables, names: Mapping[str, str]) -> Tables:
-    """names: of kernels, old to new. Raises DiffError for a name that is no kernel of the profile."""
-    own = sorted({str(name) for name in tables.launches["kernel"]})
-    for old in names:
-        if old not in own:
-            raise DiffError(f"the first profile has no kernel {old}; it has {', '.join(own)}")
+    """names: of kernels, old to new."""
     values = {each.name: _renamed(getattr(tables, each.name), names) for each in fields(tables)}
     return replace(tables, **values)
 
