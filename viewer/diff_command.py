@@ -60,7 +60,10 @@ code differ by are noise; docs/diff.md has the statistics.
 def diff_main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit code."""
     is_named = any(word.partition("=")[0] == "--against" for word in arguments)
-    options = make_parser(is_named=is_named).parse_args(arguments)
+    parser = make_parser(is_named=is_named)
+    options = parser.parse_args(arguments)
+    if options.format == "md" and options.show == "code":
+        parser.error("--format md has no code: leave --show code out, or take --format json")
     if is_named:
         options.a = str(saved_baseline(FOLDER, options.against))
     check_there(options.a, options.b)

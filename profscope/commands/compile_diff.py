@@ -108,6 +108,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         parser.error("name another kernel, or another Triton with --triton")
     check_there(options.like, *(file for file, _ in options.kernels))
     from profscope.analysis.comparing.code_changes import ranked_facts, row_text
+    from profscope.analysis.comparing.code_facts import is_same_ptx
     from profscope.progress import working
 
     like = _configuration(options)
@@ -119,7 +120,8 @@ def _main(arguments: Sequence[str] | None) -> int:
             for kernel, python in zip(kernels, pythons, strict=True)
         )
     changes = ranked_facts(_facts(a, options.target), _facts(b, options.target), a["sources"], b["sources"])
-    _print(options, (a["triton"], b["triton"]), changes)
+    is_same = not changes and is_same_ptx(a["ptx"], b["ptx"])
+    _print(options, (a, b), changes, is_same=is_same)
     is_found = options.fail_on is not None and any(
         re.search(options.fail_on, row_text(each)) for each in changes
     )
@@ -171,7 +173,8 @@ def _compiled(
         done = subprocess.run(
             [executable, "-c", program],
             input=json.dumps(request),
-            env={**os.environ, "PYTHONPATH": path},
+            # In a cache of its own: Triton keeps a kernel with the file that it was first compiled from.
+            env={**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": into},
             capture_output=True,
             text=True,
             check=False,
@@ -179,7 +182,7 @@ def _compiled(
         said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         result: dict[str, Any] = json.loads(answer.read_text()) if answer.exists() else {"error": said}
     if "error" in result:
-        raise DiffError(f"{folder or executable} cannot compile {name}: {result['error']}")
+        raise DiffError(f"{file}: {folder or executable} cannot compile {name}: {result['error']}")
     return result
 
 
@@ -208,20 +211,35 @@ def _facts(result: dict[str, Any], target: str) -> CodeFacts:
     return facts_of(result["ttgir"], instructions, about=about_facts(result["about"], build))
 
 
-def _print(options: argparse.Namespace, tritons: tuple[str, str], changes: Sequence[Change]) -> None:
+def _print(
+    options: argparse.Namespace,
+    compiled: tuple[dict[str, Any], dict[str, Any]],
+    changes: Sequence[Change],
+    *,
+    is_same: bool,
+) -> None:
     from rich.text import Text
 
-    from profscope.analysis.comparing.code_changes import by_line, row_text
+    from profscope.analysis.comparing.code_changes import by_line, row_text, same_text
+    from profscope.analysis.texts import count_text
     from profscope.viewer.outlet import print_json, print_lines, text_width
 
     names = list(dict.fromkeys(name for _, name in options.kernels))
+    tritons = [each["triton"] for each in compiled]
+    kinds = {name: kind for each in compiled for name, kind in each["taken_as_types"].items()}
+    notes = [
+        f"constexpr {name} is taken as {kind}: a profile has types and texts alike"
+        for name, kind in kinds.items()
+    ]
     if options.format == "json":
         told = [{name: value for name, value in asdict(each).items() if name in _TOLD} for each in changes]
         about = {"kernels": names, "target": options.target, "triton_a": tritons[0], "triton_b": tritons[1]}
-        print_json({**about, "changes": told})
+        print_json({**about, "is_same": is_same, "notes": notes, "changes": told})
         return
-    facts = f"{len(changes)} facts differ" if changes else "the compiled code is the same"
+    facts = f"{count_text(len(changes), 'fact')} {'differs' if len(changes) == 1 else 'differ'}"
+    facts = facts if changes else same_text(is_same=is_same)
     versions = " and ".join(dict.fromkeys(tritons))
     lines = [f"{' and '.join(names)}, {options.target}, Triton {versions}: {facts}"]
     lines += [f"  {row_text(*own)}" for own in by_line(changes)]
+    lines += [f"note: {each}" for each in notes]
     print_lines([Text(line) for line in lines], text_width(options.width))

@@ -56,18 +56,31 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         "ptx": str(built.asm.get("ptx", "")),
         "cubin": base64.b64encode(built.asm.get("cubin", b"")).decode(),
         "shared_bytes": built.metadata.shared,
+        "taken_as_types": {
+            name: repr(_constant(value))
+            for name, value in request["like"]["constexprs"].items()
+            if isinstance(value, str) and not isinstance(_constant(value), str)
+        },
         "about": {name: getattr(built.metadata, name, None) for name in _OPTIONS},
         "sources": [_text(kernel, ""), *_helpers(module, kernel)],
     }
 
 
 def _module(path: Path) -> Any:
-    """A file as a module: of its package, if it is in one."""
+    """A file as a module: of its package, if it is in one; else by itself, whatever else has its name."""
     root, name = path.parent, path.stem
     while (root / "__init__.py").exists():
         root, name = root.parent, f"{root.name}.{name}"
     sys.path.insert(0, str(root))
-    return importlib.import_module(name)
+    if "." in name and root != path.parent:
+        return importlib.import_module(name)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _arguments(like: dict[str, Any], names: list[str]) -> tuple[dict[Any, Any], ...]:

@@ -26,6 +26,7 @@ from profscope.analysis.comparing.code_facts import (
     about_facts,
     counts_in,
     facts_of,
+    is_same_ptx,
     place_of,
     ptx_of,
     sass_of,
@@ -41,7 +42,7 @@ from profscope.schema import Tables
 
 __all__ = [
     "CODE_DTYPES", "Change", "KernelChanges", "by_kernel", "by_line", "code_difference", "compared_key",
-    "ranked_facts", "row_text", "share_text",
+    "ranked_facts", "row_text", "same_text", "share_text",
 ]  # fmt: skip
 
 CODE_DTYPES: Final[dict[str, str]] = {
@@ -98,6 +99,9 @@ def by_kernel(
             continue
         costs = Costs(own, ((a, pair.a), (b, pair.b)), facts, lines)
         found = costs.ranked(pair.names, list(_changed_facts(facts[0], facts[1], lines)))
+        ptx = [text["ptx"] for text in texts if text.get("ptx")]
+        if not found.changes and len(ptx) == len(texts):
+            found = replace(found, is_same=is_same_ptx(*map(unpacked, ptx)))
         yield replace(found, explained=None, why_not=why_not) if why_not else found
 
 
@@ -175,7 +179,7 @@ def _changed_facts(a: CodeFacts, b: CodeFacts, lines: Lines) -> Iterator[Change]
                 continue
         elif fact == INSTRUCTIONS and not is_one_sided:
             before, after = _unlike_counts(before, after)
-        yield Change(files.get(file, file), abs(line), fact, before or _NONE, after or _NONE)
+        yield Change(files.get(file, file), abs(line), fact, before or _NONE, after or _NONE, gone=line < 0)
 
 
 def ranked_facts(
@@ -208,6 +212,11 @@ def row_text(*changes: Change) -> str:
     first = changes[0]
     place = f"{source_text(first.file, first.line)} " if first.line else ""
     return place + "; ".join(f"{each.fact}: {each.a} -> {each.b}" for each in changes)
+
+
+def same_text(*, is_same: bool) -> str:
+    """Of code of which no compared fact differs."""
+    return "the compiled code is the same" if is_same else "no compared fact of the code differs"
 
 
 def share_text(found: KernelChanges) -> str:

@@ -53,9 +53,9 @@ Times = dict[tuple[Place, Place], float]
 
 @dataclass(frozen=True)
 class Change:
-    """A fact that differs. line: in b, or in a if b has it no more; 0 of the kernel as a whole. change: what
-    it costs of a launch; percent: of a's launch; None if not known. basis: where the time is known from:
-    "samples", "spans" or "experiment"; "" if not known."""
+    """A fact that differs. line: in b, or in a if b has it no more, which is gone; 0 of the kernel as a
+    whole. change: what it costs of a launch; percent: of a's launch; None if not known. basis: where the
+    time is known from: "samples", "spans" or "experiment"; "" if not known."""
 
     file: str
     line: int
@@ -65,22 +65,26 @@ class Change:
     change: float | None = None
     percent: float | None = None
     basis: str = ""
+    gone: bool = False
 
     @property
     def place(self) -> Place:
-        return place_of(self.file, self.line)
+        """As `Lines.place` has it: a line that is gone is negative."""
+        return place_of(self.file, -self.line if self.gone else self.line)
 
 
 @dataclass(frozen=True)
 class KernelChanges:
     """Of one pair of configurations. percent: by how much a launch of b takes longer; explained: which part
-    of that, in the same unit, is at lines whose code differs, or that wait for these; None if not known."""
+    of that, in the same unit, is at lines whose code differs, or that wait for these; None if not known.
+    is_same: whether no fact differs and the PTX has the same instructions with the same operands."""
 
     compared: tuple[Any, ...]
     changes: list[Change] = field(default_factory=list)
     percent: float | None = None
     explained: float | None = None
     why_not: str = ""
+    is_same: bool = False
 
 
 class Costs:

@@ -32,7 +32,7 @@ from profscope.instrument_passes.ops import info_of
 
 __all__ = [
     "DEPTH", "INSTRUCTIONS", "OPS", "RESOURCES", "CodeFacts", "Instruction", "Place", "about_facts",
-    "counts_in", "facts_of", "place_of", "ptx_of", "sass_of", "total_count",
+    "counts_in", "facts_of", "is_same_ptx", "place_of", "ptx_of", "sass_of", "total_count",
 ]  # fmt: skip
 
 Place = tuple[str, int]
@@ -80,6 +80,8 @@ _WORDS: Final = {
 }  # fmt: skip
 _BUFFERS: Final = re.compile(r"!ttg\.memdesc<(\d+)x\d+x(?!i64)")
 _NO_CODE: Final = re.compile(r"\s*(?:$|//|\.|[{}]|[$\w]+:)")
+_DEBUG: Final = re.compile(r"^\s*\.section\b", re.MULTILINE)
+_OF_SOURCE: Final = re.compile(r"\.(?:loc|file)\b|\$L__(?:tmp|func_\w+?)\d+:")
 _PTX_OPCODE: Final = re.compile(r"\s*(?:@!?%?\w+\s+)?([a-z]\w*(?:[.:][\w:]+)*)")
 _COPY_BYTES: Final = re.compile(r"\],\s*(0x[\da-f]+|\d+)")
 _WIDTHS: Final = dict.fromkeys(LOAD_OPS, "load width") | dict.fromkeys(STORE_OPS, "store width")
@@ -335,6 +337,20 @@ def ptx_of(text: str) -> Iterator[Instruction]:
         if op == "LDGSTS" and (copied := _COPY_BYTES.findall(line)):
             size = int(copied[-1], 0)
         yield Instruction(frame.file, frame.line, op, cls, size)
+
+
+def is_same_ptx(a: str, b: str) -> bool:
+    """Whether two texts have the same code, wherever in its source; False if one is empty."""
+    one, other = (
+        [line for line in map(_code_in, _DEBUG.split(text)[0].splitlines()) if line] for text in (a, b)
+    )
+    return bool(one) and one == other
+
+
+def _code_in(line: str) -> str:
+    """Without a comment; "" of a line that says where code is from."""
+    text = line.partition("//")[0].strip()
+    return "" if _OF_SOURCE.match(text) else text
 
 
 def sass_of(rows: Iterable[tuple[str, str, int]]) -> Iterator[Instruction]:
