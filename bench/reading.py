@@ -127,8 +127,8 @@ def many_launches(path: Path, spans_m: float, profile: Any) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from profscope.traces.parquet import KEY, described, schema, span_table, write_options
-    from profscope.traces.profscope_object import object_text
+    from profscope.traces.parquet import described, schema, span_table, write_options
+    from profscope.traces.parquet_tables import entries
 
     tables = profile.tables
     rows = len(tables.df)
@@ -148,7 +148,7 @@ def many_launches(path: Path, spans_m: float, profile: Any) -> int:
                 one = one.set_column(at, columns.field(at), moved)
             writer.write_table(one, rows)
         about = described(tables.df) | {"rows": rows * launches}
-        writer.add_key_value_metadata({KEY: object_text(replace(tables, launches=table), about)})
+        writer.add_key_value_metadata(entries(replace(tables, launches=table), about))
     return rows * launches
 
 

@@ -36,6 +36,12 @@ time, with its 95 % interval from `low_pct` to `high_pct`. A launch with it take
 these are where it was not timed. `valid` says whether nothing else changed; `why_not` why it is not valid or
 was not made, else "".
 
+`sums` has one row per launch and site if the spans of a job do not fit into memory: then `df` has
+those of one rank, and the sums those of all. `count`, `total_*`, `self_*` and `max_*` are as in a summary,
+without the cost of records if that is known, and never scaled up to a grid; `outermost` counts the spans of
+whole warps, and `root_*` is their time; `self_squares` adds up the squares of the CTAs' self times, in the
+profile's unit, 0 if all CTAs recorded.
+
 `host` has one row per scope of the host's code (`profscope.scope`, NVTX ranges, torch.profiler's
 `record_function`: `source`), in order of beginning; `parent` is the row of the scope around it on its thread,
 -1 at a root. Behind these columns it has one for each metric, float64, NaN where a scope has none. `events`
@@ -76,6 +82,7 @@ __all__ = [
     "PAYLOAD_DTYPES",
     "SAMPLE_DTYPES",
     "SPAN_DTYPES",
+    "SUM_DTYPES",
     "Tables",
     "ctas_frame",
     "empty_frame",
@@ -86,6 +93,7 @@ __all__ = [
     "payload_names",
     "samples_frame",
     "spans_frame",
+    "sums_frame",
 ]
 
 KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark", "gap")
@@ -250,6 +258,27 @@ MEASURED_DTYPES = {
 }
 """By name, the tables of what was measured of bare launches."""
 
+SUM_DTYPES = {
+    "kernel": "category",
+    "launch": "int32",
+    "scope": "category",
+    "kind": "category",
+    "file": "category",
+    "line": "int32",
+    "call_path": "category",
+    "count": "int64",
+    "outermost": "int64",
+    "total_ns": "int64",
+    "total_cycles": "int64",
+    "self_ns": "int64",
+    "self_cycles": "int64",
+    "root_ns": "int64",
+    "root_cycles": "int64",
+    "max_ns": "int64",
+    "max_cycles": "int64",
+    "self_squares": "float64",
+}
+
 HOST_DTYPES = {
     "scope": "str",
     "source": "str",
@@ -352,6 +381,14 @@ def measured_frame(name: str, columns: Mapping[str, Any] | None = None) -> pd.Da
     return _frame(columns, MEASURED_DTYPES[name])
 
 
+def sums_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A table of sums in the schema's column order and dtypes; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    return _frame(columns, SUM_DTYPES)
+
+
 def host_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A table of host scopes in the schema's column order and dtypes, then metrics; empty when given nothing.
 
@@ -418,6 +455,8 @@ class Tables:
     counters: hardware counters of bare launches, the columns of COUNTER_DTYPES.
     experiments: what each line costs, measured by leaving it out, the columns of EXPERIMENT_DTYPES.
     ctas: when the CTAs of launches began and ended, and on which SM, the columns of CTA_DTYPES.
+    sums: of the spans of each site in each launch, if df has those of one rank only, the columns of
+        SUM_DTYPES.
     """
 
     df: pd.DataFrame = field(default_factory=spans_frame)
@@ -430,6 +469,7 @@ class Tables:
     counters: pd.DataFrame = field(default_factory=lambda: measured_frame("counters"))
     experiments: pd.DataFrame = field(default_factory=lambda: measured_frame("experiments"))
     ctas: pd.DataFrame = field(default_factory=ctas_frame)
+    sums: pd.DataFrame = field(default_factory=sums_frame)
 
     @property
     def emulated(self) -> bool:

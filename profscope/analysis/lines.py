@@ -30,6 +30,8 @@ from profscope.analysis.line_rows import (
 from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sources import Sources
 from profscope.analysis.spans.ctas import launch_durations
+from profscope.analysis.spans.launch_sums import errors_of_sums, rows_of_sums
+from profscope.analysis.spans.rows import Ints
 from profscope.analysis.spans.summing import error_pct, standard_errors, summed_spans
 from profscope.analysis.timeline.distances import compared
 from profscope.errors import OptionError
@@ -165,13 +167,20 @@ def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Se
 
 def _errors(tables: Tables, rows: pd.DataFrame, took: pd.Series[int]) -> pd.Series[float]:
     """By row, the standard error of its self time in percent; took: that time. Missing without spans."""
-    if tables.df.empty:
+    if tables.df.empty and tables.sums.empty:
         return pd.Series(pd.NA, rows.index, dtype="Float64")
-    spans = summed_spans(tables)
-    own = placed(spans.rows)
-    place = rows.index.get_indexer(pd.MultiIndex.from_frame(own[ROW]))
-    place[(own["kind"] == GAP).to_numpy()] = -1
-    errors = standard_errors(tables, spans, place, len(rows))
+
+    def place_of(sites: pd.DataFrame) -> Ints:
+        own = placed(sites)
+        place = rows.index.get_indexer(pd.MultiIndex.from_frame(own[ROW])).astype(np.int64)
+        return np.where(own["kind"] == GAP, -1, place)
+
+    if len(tables.sums):
+        row, sites = rows_of_sums(tables)
+        errors = errors_of_sums(tables, place_of(sites)[row], len(rows))
+    else:
+        spans = summed_spans(tables)
+        errors = standard_errors(tables, spans, place_of(spans.rows), len(rows))
     known = pd.Series(error_pct(errors, np.asarray(took, np.float64)), rows.index)
     return known.astype("Float64").where(rows["self_share"].notna())
 

@@ -6,6 +6,7 @@ include those of lanes that are masked off: columns of bytes say `at_most`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.overhead import timed_entry
 from profscope.analysis.spans.corrections import are_corrected
+from profscope.analysis.spans.launch_sums import errors_of_sums, figures_of_sums, rows_of_sums
 from profscope.analysis.spans.rows import (
     GROUP_COLUMNS,
     SITE_COLUMNS,
@@ -50,7 +52,7 @@ _FEW = 1 << 16
 
 # What rows are made with and do not show: how much of their time is all of a warp's time, and the error.
 _BESIDE = ["root", "error"]
-_MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
+_MISSING = [f"{name}_{unit}" for unit in UNITS for name in (*PERCENTILES, "max")]
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -69,6 +71,8 @@ def summary(tables: Tables) -> pd.DataFrame:
     `self_error_pct` is the standard error of the self time in percent: the spread of CTAs, if only some
     recorded, and the shift by records, up to one record a span. Missing (NaN) if unknown, as for a list of
     CTAs, and for a self time of 0.
+    If the spans of a job's ranks do not fit into memory, figures are of all ranks all the same, without
+    percentiles.
     If the recorded CTAs do not represent the grid, figures are sums over these CTAs alone. CTAs that did not
     finish (`launches["unfinished"]`) are in no figure.
 
@@ -88,7 +92,7 @@ def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> p
 
 def _summed(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
     """The columns that spans give."""
-    table = _of_spans(tables, spans, ordered)
+    table = _of_sums(tables) if len(tables.sums) else _of_spans(tables, spans, ordered)
     own = f"self_{tables.unit}"
     table["share"] = table[own] / _warp_time(table)
     table = _with_groups(table, tables)
@@ -104,18 +108,39 @@ def _summed(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
 def _of_spans(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
     """The rows of the spans, and _BESIDE."""
     figures = sums_of(spans, scales(tables), tables.unit)
-    table = spans.rows.assign(count=figures["count"])
     durations = by_row(spans, figures["seen"]) if ordered else {}
+    known = {unit: _percentiles(values) for unit, values in durations.items()}
+    table = _with_figures(spans.rows, figures, known)
+    errors = standard_errors(tables, spans, np.arange(len(table)), len(table))
+    return _with_errors(table, figures, errors, tables.unit)
+
+
+def _of_sums(tables: Tables) -> pd.DataFrame:
+    """The same of the sums of all ranks, which know no percentiles."""
+    row, rows = rows_of_sums(tables)
+    figures = figures_of_sums(tables, row, len(rows))
+    known = {unit: {"max": figures[f"max_{unit}"]} for unit in UNITS}
+    table = _with_figures(rows, figures, known)
+    return _with_errors(table, figures, errors_of_sums(tables, row, len(rows)), tables.unit)
+
+
+def _with_figures(
+    rows: pd.DataFrame, figures: dict[str, Ints], known: Mapping[str, Mapping[str, Ints]]
+) -> pd.DataFrame:
+    """known: by unit, percentiles and maxima, as far as they are known."""
+    table = rows.assign(count=figures["count"])
     for unit in UNITS:
         table[f"total_{unit}"] = figures[f"total_{unit}"]
         table[f"self_{unit}"] = figures[f"self_{unit}"]
         table[f"mean_{unit}"] = figures[f"seen_{unit}"] / figures["seen"]
-        known = _percentiles(durations[unit]) if ordered else {}
         for name in (*PERCENTILES, "max"):
-            table[f"{name}_{unit}"] = known.get(name, pd.NA)
-    table = table if ordered else table.astype(_MISSING)
-    errors = standard_errors(tables, spans, np.arange(len(table)), len(table))
-    own = figures[f"self_{tables.unit}"].astype(np.float64)
+            table[f"{name}_{unit}"] = known.get(unit, {}).get(name, pd.NA)
+    missing = [name for name in _MISSING if table[name].dtype == object]
+    return table.astype(dict.fromkeys(missing, "Int64"))
+
+
+def _with_errors(table: pd.DataFrame, figures: dict[str, Ints], errors: Floats, unit: str) -> pd.DataFrame:
+    own = figures[f"self_{unit}"].astype(np.float64)
     return table.assign(root=figures["root"], error=error_pct(errors, own))
 
 

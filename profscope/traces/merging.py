@@ -6,8 +6,8 @@ configurations are those of the same key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -26,12 +26,14 @@ from profscope.schema import (
     measured_frame,
     payload_names,
     spans_frame,
+    sums_frame,
 )
 from profscope.traces.merging_metadata import merged_kernels, merged_measured, merged_notes
-from profscope.traces.rank_times import Aligned, OnRank0, aligned, around_together, numbered_around
+from profscope.traces.rank_stack import Part, Stack, moved_rows, stacked
+from profscope.traces.rank_times import Aligned, aligned, around_together
 from profscope.traces.trace_filter import SAMPLES_OF_RANK
 
-__all__ = ["Part", "merged"]
+__all__ = ["launch_offsets", "merged", "merged_stack"]
 
 Ints = NDArray[np.int64]
 _OWN: Final = (
@@ -41,15 +43,6 @@ _OWN: Final = (
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """A profile, where it came from, and its rank."""
-
-    tables: Tables
-    name: str
-    rank: int
-
-
 def merged(parts: Sequence[Part], notes: Sequence[str] = (), samples_of: int | None = None) -> Tables:
     """One profile of one or more parts, of different ranks. notes: what is to be said of them besides.
     samples_of: the rank that all is of which is known of its launches together only, like samples, and the
@@ -57,64 +50,63 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = (), samples_of: int | N
 
     Raises TraceError where some were emulated and others not.
     """
-    parts = sorted(parts, key=lambda part: part.rank)
-    _check(parts)
-    if samples_of not in {part.rank for part in parts}:
+    return merged_stack(stacked(parts), notes, samples_of)
+
+
+def merged_stack(stack: Stack, notes: Sequence[str] = (), samples_of: int | None = None) -> Tables:
+    """As `merged`, of parts whose tables are stacked already."""
+    _check(stack)
+    if samples_of not in stack.ranks:
         samples_of = None
-    times = aligned({part.rank: part.tables for part in parts})
-    variants, numbers = _variants(parts)
-    offsets = _launch_offsets(parts)
-    own = [
-        _renumbered(part, each, on_rank_0, variants, offset)
-        for part, each, on_rank_0, offset in zip(parts, times.parts, times.hosts, offsets, strict=True)
-    ]
-    host, events, own = around_together(own)
-    summed = [part for part in parts if samples_of in (None, part.rank)]
-    of_ranks = [tables for part, tables in zip(parts, own, strict=True) if part in summed]
-    metadata = _metadata(parts, times, numbers, variants, [*notes, *times.notes])
+    times = aligned(stack)
+    variants, numbers = _variants(stack)
+    offsets = launch_offsets(stack)
+    summed = [rank for rank in stack.ranks if samples_of in (None, rank)]
+    metadata = _metadata(stack, times, numbers, variants, [*notes, *times.notes])
     metadata["kernels"] = {
         name: about
-        for chosen in (parts, summed)
-        for name, about in merged_kernels(_told(chosen), variants).items()
+        for chosen in (None, summed)
+        for name, about in merged_kernels(stack.told(chosen), variants).items()
     }
     if samples_of is not None:
         metadata[SAMPLES_OF_RANK] = samples_of
+    host, events = around_together(stack, offsets, times.hosts)
+    launches = _launches(stack, times.parts, offsets, variants)
+    shift = OfLaunches(launches, np.concatenate(times.parts), 0)
+    dfs = [_shifted(df, offset, shift) for df, offset in zip(stack.dfs, offsets, strict=True)]
+    sums = stack.frames["sums"]
+    sums = sums.assign(launch=sums["launch"] + stack.by_row("sums", offsets))
     return Tables(
-        _spans([tables.df for tables in own]),
-        launches_frame(_columns([tables.launches for tables in own])),
+        _spans([df for df in dfs if len(df)] or dfs[:1]),
+        launches,
         metadata,
         host=host,
         events=events,
-        ctas=ctas_frame(_columns([tables.ctas for tables in own])),
-        **_measured(of_ranks),
+        ctas=_ctas(stack, offsets, launches, shift),
+        sums=sums_frame({str(name): sums[name] for name in sums}),
+        **_measured(stack, summed, variants),
     )
 
 
-def _check(parts: Sequence[Part]) -> None:
-    emulated = [part for part in parts if part.tables.emulated]
-    if emulated and len(emulated) < len(parts):
-        other = next(part for part in parts if not part.tables.emulated)
+def _check(stack: Stack) -> None:
+    told = dict(zip(stack.emulated, stack.names, strict=True))
+    if len(told) > 1:
         raise TraceError(
-            f"{emulated[0].name} was emulated and {other.name} was not: their cycles and times cannot be in "
-            "one profile"
+            f"{told[True]} was emulated and {told[False]} was not: their cycles and times cannot be in one "
+            "profile"
         )
 
 
-def _columns(tables: Sequence[pd.DataFrame]) -> dict[str, Any]:
-    table = pd.concat(tables, ignore_index=True)
-    return {str(name): table[name] for name in table}
-
-
-def _launch_offsets(parts: Sequence[Part]) -> list[int]:
+def launch_offsets(stack: Stack) -> list[int]:
     """What is added to the numbers of each part's launches: nothing where no two parts use the same."""
-    numbers = [part.tables.launches["launch"].to_numpy(np.int64) for part in parts]
-    every = np.concatenate(numbers)
-    if len(np.unique(every)) == len(every):
-        return [0] * len(parts)
+    numbers = stack.column("launches", "launch")
+    every = stack.frames["launches"]["launch"]
+    if every.is_unique:
+        return [0] * len(numbers)
     return [0, *np.cumsum([int(own.max(initial=-1)) + 1 for own in numbers])[:-1].tolist()]
 
 
-def _variants(parts: Sequence[Part]) -> tuple[dict[tuple[int, str, int], int], dict[str, list[Any]]]:
+def _variants(stack: Stack) -> tuple[dict[tuple[int, str, int], int], dict[str, list[Any]]]:
     """By rank, kernel and its own number, a variant's number in the whole; and how each is described.
 
     Those of one key are one; where no key is known, those of one number.
@@ -122,10 +114,10 @@ def _variants(parts: Sequence[Part]) -> tuple[dict[tuple[int, str, int], int], d
     numbers: dict[tuple[int, str, int], int] = {}
     keys: dict[str, list[Any]] = {}
     described: dict[str, list[Any]] = {}
-    for part in parts:
-        about = part.tables.metadata.get("variants") or {}
-        used = part.tables.launches[["kernel", "variant"]].drop_duplicates()
-        for kernel, number in sorted(zip(used["kernel"], used["variant"].tolist(), strict=True)):
+    columns = zip(*(stack.column("launches", name) for name in ("kernel", "variant")), strict=True)
+    for rank, told, (kernels, variants) in zip(stack.ranks, stack.metadata, columns, strict=True):
+        about = told.get("variants") or {}
+        for kernel, number in sorted({*zip(kernels, variants.tolist(), strict=True)}):
             known = next((each for each in about.get(kernel, ()) if each.get("variant") == number), None)
             key = (known or {}).get("key") or number
             of_kernel = keys.setdefault(kernel, [])
@@ -133,61 +125,69 @@ def _variants(parts: Sequence[Part]) -> tuple[dict[tuple[int, str, int], int], d
                 of_kernel.append(key)
                 if known is not None:
                     described.setdefault(kernel, []).append(known | {"variant": len(of_kernel) - 1})
-            numbers[part.rank, kernel, number] = of_kernel.index(key)
+            numbers[rank, kernel, number] = of_kernel.index(key)
     return numbers, described
 
 
-def _renumbered(
-    part: Part, times: Ints, on_rank_0: OnRank0, variants: dict[tuple[int, str, int], int], offset: int
-) -> Tables:
-    """A part's tables with the numbers and times that they have in the whole. times: ns to add, by launch."""
-
-    def numbered(table: pd.DataFrame, launch_offset: int) -> pd.DataFrame:
-        pairs = zip(table["kernel"], table["variant"].tolist(), strict=True)
-        own = [variants.get((part.rank, kernel, number), number) for kernel, number in pairs]
-        table = table.assign(variant=np.array(own, np.int32))
-        if "launch" in table and launch_offset:
-            launch = table["launch"].to_numpy()
-            moved = np.where(launch < 0, launch, launch + launch_offset).astype(launch.dtype)
-            table = table.assign(launch=moved)
-        return table
-
-    tables = part.tables
-    launches, df = tables.launches, tables.df
-    shift = pd.Series(times, launches["launch"].to_numpy())
-    if len(df):
-        df = df.assign(
-            start_ns=df["start_ns"].to_numpy() + shift.reindex(df["launch"]).to_numpy(np.int64),
-            launch=(df["launch"].to_numpy() + offset).astype(np.int32),
-        )
-    launches = launches.assign(
-        start_ns=launches["start_ns"] + times,
-        end_ns=launches["end_ns"] + times,
-        rank=np.full(len(launches), part.rank, np.int32),
+def _launches(
+    stack: Stack,
+    shifts: Sequence[Ints],
+    offsets: Sequence[int],
+    variants: Mapping[tuple[int, str, int], int],
+) -> pd.DataFrame:
+    """All launches, with the numbers and times that they have in the whole, and their ranks. shifts: by part,
+    ns to add to the times of each launch."""
+    launches, shift = stack.frames["launches"], np.concatenate(shifts)
+    rank = stack.by_row("launches", stack.ranks)
+    moved = launches.assign(
+        launch=launches["launch"] + stack.by_row("launches", offsets),
+        variant=_numbered(launches, rank, variants),
+        start_ns=launches["start_ns"] + shift,
+        end_ns=launches["end_ns"] + shift,
+        rank=rank,
+        host=moved_rows(launches["host"], stack.by_row("launches", stack.begins("host"))),
     )
-    launches = numbered(launches, offset)
-    measured: dict[str, Any] = {name: numbered(getattr(tables, name), offset) for name in MEASURED_DTYPES}
-    return replace(
-        tables,
-        df=df,
-        launches=launches,
-        ctas=_ctas(tables.ctas, launches, shift, offset),
-        **measured,
-        **numbered_around(tables, part.rank, offset, on_rank_0),
-    )
+    return launches_frame({str(name): moved[name] for name in moved})
 
 
-def _ctas(ctas: pd.DataFrame, launches: pd.DataFrame, shift: pd.Series[Any], offset: int) -> pd.DataFrame:
-    """launches: as numbered in the whole, `offset` above their own; shift: ns to add, by own number."""
-    launch = ctas["launch"].to_numpy()
-    ns = shift.reindex(launch).to_numpy(np.int64)
-    variant = OfLaunches(launches, launches["variant"].to_numpy(), 0).of(launch + offset)
-    return ctas.assign(
-        variant=variant.astype(np.int32),
-        launch=(launch + offset).astype(np.int32),
+def _numbered(
+    table: pd.DataFrame, rank: Ints, variants: Mapping[tuple[int, str, int], int]
+) -> NDArray[np.int32]:
+    """By row, the number that its variant has in the whole."""
+    keys = pd.DataFrame({"rank": rank, "kernel": table["kernel"].array, "variant": table["variant"].array})
+    number = keys.groupby(["rank", "kernel", "variant"], sort=False, observed=True).ngroup().to_numpy()
+    _, first = np.unique(number, return_index=True)
+    groups = keys.iloc[first]
+    own = [
+        variants.get((of_rank, str(kernel), variant), variant)
+        for of_rank, kernel, variant in zip(*(groups[name].tolist() for name in keys), strict=True)
+    ]
+    return np.array(own, np.int32)[number]
+
+
+def _shifted(df: pd.DataFrame, offset: int, shift: OfLaunches[np.int64]) -> pd.DataFrame:
+    """A part's spans with the numbers of launches and times that they have in the whole."""
+    if not len(df):
+        return df
+    launch = (df["launch"].to_numpy() + offset).astype(np.int32)
+    return df.assign(start_ns=df["start_ns"].to_numpy() + shift.of(launch), launch=launch)
+
+
+def _ctas(
+    stack: Stack, offsets: Sequence[int], launches: pd.DataFrame, shift: OfLaunches[np.int64]
+) -> pd.DataFrame:
+    """launches: as numbered in the whole; shift: ns to add, by such a number."""
+    ctas = stack.frames["ctas"]
+    launch = ctas["launch"].to_numpy() + stack.by_row("ctas", offsets)
+    variant = OfLaunches(launches, launches["variant"].to_numpy(), 0)
+    ns = shift.of(launch)
+    moved = ctas.assign(
+        variant=variant.of(launch),
+        launch=launch,
         start_ns=ctas["start_ns"] + ns,
         end_ns=ctas["end_ns"] + ns,
     )
+    return ctas_frame({str(name): moved[name] for name in moved})
 
 
 def _spans(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -229,27 +229,36 @@ def _payload(columns: Sequence[pd.Series[Any] | None], lengths: Sequence[int]) -
     return pd.concat(numbers, ignore_index=True).array
 
 
-def _measured(parts: Sequence[Tables]) -> dict[str, pd.DataFrame]:
-    """What was measured in several parts. Of a configuration's counters and experiments the first part's
+def _measured(
+    stack: Stack, ranks: Sequence[int], variants: Mapping[tuple[int, str, int], int]
+) -> dict[str, pd.DataFrame]:
+    """What was measured on these ranks. Of a configuration's counters and experiments those of the first
     stand."""
-    samples, counts, counters, experiments = (
-        pd.concat([getattr(tables, name) for tables in parts], keys=range(len(parts)), names=["part", "row"])
-        for name in MEASURED_DTYPES
-    )
+
+    def together(name: str) -> pd.DataFrame:
+        rank = stack.by_row(name, stack.ranks)
+        table = stack.frames[name].assign(variant=_numbered(stack.frames[name], rank, variants))
+        return table.set_axis(pd.Index(rank, name="rank"))[np.isin(rank, ranks)]
+
+    samples, counts, counters, experiments = map(together, MEASURED_DTYPES)
     figures = [*list(COUNT_DTYPES)[list(COUNT_DTYPES).index("executed") :]]
     tables = {
         "samples": _added_up(samples, ["samples"]),
         "counts": _added_up(counts, figures),
         "counters": counters.drop_duplicates(["kernel", "variant", "counter"]),
-        "experiments": _of_first_part(experiments),
+        "experiments": _of_first_rank(experiments),
     }
-    return {name: measured_frame(name, _columns([table])) for name, table in tables.items()}
+    return {
+        name: measured_frame(name, {str(column): table[column].array for column in table})
+        for name, table in tables.items()
+    }
 
 
-def _of_first_part(table: pd.DataFrame) -> pd.DataFrame:
-    """Of each configuration the rows of the first part that has some: rows of one run are compared."""
-    part = table.index.get_level_values("part").to_series(table.index)
-    return table[part == part.groupby([table["kernel"], table["variant"]]).transform("min")]
+def _of_first_rank(table: pd.DataFrame) -> pd.DataFrame:
+    """Of each configuration the rows of the first rank that has some: rows of one run are compared."""
+    rank = table.index.to_series().reset_index(drop=True)
+    own = table.reset_index(drop=True)
+    return own[rank == rank.groupby([own["kernel"], own["variant"]]).transform("min")]
 
 
 def _added_up(table: pd.DataFrame, figures: list[str]) -> pd.DataFrame:
@@ -261,28 +270,22 @@ def _added_up(table: pd.DataFrame, figures: list[str]) -> pd.DataFrame:
 
 
 def _metadata(
-    parts: Sequence[Part],
+    stack: Stack,
     times: Aligned,
     described: dict[str, list[Any]],
     variants: dict[tuple[int, str, int], int],
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    first = parts[0].tables.metadata
-    own_notes = merged_notes({rank: told.get("notes") or () for rank, told in _told(parts).items()})
-    sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources") or ()}
-    code = {
-        (each["kernel"], each["key"]): each
-        for part in parts
-        for each in part.tables.metadata.get("code") or ()
-    }
+    first = stack.metadata[0]
+    own_notes = merged_notes({rank: told.get("notes") or () for rank, told in stack.told().items()})
+    sources = {str(each): each for each in _entries(stack, "sources")}
+    code = {(each["kernel"], each["key"]): each for each in _entries(stack, "code")}
     ranks = [
-        {"rank": part.rank, "part": part.name, "launches": len(part.tables.launches), **clock}
-        | {
-            name: told[name]
-            for name in ("program", "job", "device")
-            if name in (told := part.tables.metadata)
-        }
-        for part, clock in zip(parts, times.clocks, strict=True)
+        {"rank": rank, "part": name, "launches": launches, **clock}
+        | {each: told[each] for each in ("program", "job", "device") if each in told}
+        for rank, name, launches, told, clock in zip(
+            stack.ranks, stack.names, stack.lengths["launches"], stack.metadata, times.clocks, strict=True
+        )
     ]
     return {
         **{name: value for name, value in first.items() if name not in _OWN},
@@ -290,11 +293,12 @@ def _metadata(
         "variants": described,
         "sources": list(sources.values()),
         "code": list(code.values()),
-        **merged_measured(_told(parts), variants),
+        **merged_measured(stack.told(), variants),
         "ranks": ranks,
     }
 
 
-def _told(parts: Sequence[Part]) -> dict[int, dict[str, Any]]:
-    """By rank, its metadata."""
-    return {part.rank: part.tables.metadata for part in parts}
+def _entries(stack: Stack, name: str) -> Iterator[Any]:
+    """Those of a list in the metadata; parts of a large job share one."""
+    lists = {id(own): own for told in stack.metadata if (own := told.get(name))}
+    return chain.from_iterable(lists.values())

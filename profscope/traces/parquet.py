@@ -1,7 +1,6 @@
 """`.parquet`: the span table row for row, texts as texts, so that any engine reads it, and profscope exactly.
 
-The file (docs/records.md) has the spans. Launches, samples and metadata stand in its own metadata, as the
-"profscope" object.
+The file (docs/records.md) has the spans; all else stands in its own metadata (`parquet_tables`).
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -20,18 +20,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from profscope.analysis.spans.launch_sums import launch_sums
+from profscope.analysis.spans.summing import summed_spans
 from profscope.errors import TraceError
-from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, Tables, payload_names, spans_frame
+from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, Tables, payload_names, spans_frame, sums_frame
 from profscope.store.file_checks import most_parquet_cells
 from profscope.threads import worker_pool
 from profscope.traces.compact import REFERENCES, categorical, categories, renumbered
 from profscope.traces.exporters import Piece
-from profscope.traces.profscope_object import object_tables, object_text
+from profscope.traces.parquet_tables import entries, stated, tables_in
+from profscope.traces.profscope_object import DAMAGE
 from profscope.traces.trace_file import TraceFile, check_room
 
 __all__ = [
     "GROUP_ROWS",
-    "KEY",
     "described",
     "pieces",
     "schema",
@@ -236,10 +238,6 @@ def _may_have(statistics: Any, values: NDArray[np.int64]) -> bool:
     return first < len(values) and bool(values[first] <= statistics.max)
 
 
-KEY: Final = b"profscope"
-"""Of the JSON in the file's metadata."""
-
-
 class _Sink(io.RawIOBase):
     """Keeps what is written until it is taken."""
 
@@ -259,7 +257,10 @@ class _Sink(io.RawIOBase):
 
 
 def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
-    """The file, a row group at a time; all but the spans stands in its metadata."""
+    """The file, a row group at a time; all but the spans stands in its metadata. The part of a job's rank has
+    the sums of its spans, too: of a job that does not fit into memory, no more is read of most ranks."""
+    if tables.metadata.get("job"):
+        tables = replace(tables, sums=launch_sums(tables, summed_spans(tables)))
     df = tables.df
     columns = schema(df)
     sink = _Sink()
@@ -267,7 +268,7 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
         for begin in range(0, len(df), GROUP_ROWS):
             writer.write_table(span_table(df.iloc[begin : begin + GROUP_ROWS], columns), GROUP_ROWS)
             yield sink.take()
-        writer.add_key_value_metadata({KEY: object_text(tables, described(df))})
+        writer.add_key_value_metadata(entries(tables, described(df)))
     yield sink.take()
 
 
@@ -294,36 +295,36 @@ def _opened(file: TraceFile, metadata: pq.FileMetaData | None = None) -> Iterato
         raise file.damaged(f"{file.path.name}: {error}") from error
 
 
-def _stated(file: TraceFile, read: pq.ParquetFile) -> Any:
-    """The JSON document in a file's metadata. Raises TraceError where there is none."""
-    text = (read.metadata.metadata or {}).get(KEY)
-    if text is None:
-        raise TraceError(f"{file} is a Parquet file without a profile in it")
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise file.damaged(f"its profscope object: {error}") from error
-
-
 def tables_in_file(file: TraceFile) -> Tables:
     """The profile in one file. Raises TraceError."""
     with _opened(file) as read:
+        texts = read.metadata.metadata
+        known = stated(file, texts)
+        try:
+            tables, about = tables_in(file, texts, known), json.loads(bytes(known.spans))
+            return replace(tables, df=_spans(file, read, tables, about), sums=sums_frame())
+        except TraceError:
+            raise
+        except KeyError as error:
+            raise file.damaged(f"its profscope object has no {error}") from error
+        except (*DAMAGE, *_DAMAGE) as error:
+            raise file.damaged(error) from error
 
-        def spans(tables: Tables, about: Any) -> pd.DataFrame:
-            if about["rows"] != read.metadata.num_rows:
-                raise ValueError(f"it has {read.metadata.num_rows} rows, not {about['rows']}")
-            _check_size(read, file.size)
-            wanted = {} if file.only.is_all else {"launch": file.only.launches(tables.launches)}
-            if wanted:
-                table, rows = _read_rows(read, wanted | file.only.columns())
-                if len(rows):
-                    file.left_out = about["rows"] - len(rows)
-                    return _frame(_columns_of(table, about), rows, about["rows"])
-            check_room(str(file), about["rows"], len(about["payloads"]))
-            columns = read_columns(lambda name: _parts(file, read, name), about["rows"], about)
-            return _frame(columns, None, about["rows"])
 
-        return object_tables(file, _stated(file, read), spans)
+def _spans(file: TraceFile, read: pq.ParquetFile, tables: Tables, about: dict[str, Any]) -> pd.DataFrame:
+    """tables: the others; about: see `described`."""
+    if about["rows"] != read.metadata.num_rows:
+        raise ValueError(f"it has {read.metadata.num_rows} rows, not {about['rows']}")
+    _check_size(read, file.size)
+    wanted = {} if file.only.is_all else {"launch": file.only.launches(tables.launches)}
+    if wanted:
+        table, rows = _read_rows(read, wanted | file.only.columns())
+        if len(rows):
+            file.left_out = about["rows"] - len(rows)
+            return _frame(_columns_of(table, about), rows, about["rows"])
+    check_room(str(file), about["rows"], len(about["payloads"]))
+    columns = read_columns(lambda name: _parts(file, read, name), about["rows"], about)
+    return _frame(columns, None, about["rows"])
 
 
 def _parts(file: TraceFile, read: pq.ParquetFile, name: str) -> Iterator[pa.Array]:

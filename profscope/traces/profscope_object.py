@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -41,9 +41,11 @@ from profscope.traces.trace_file import TraceFile
 from profscope.version import __version__
 
 __all__ = [
+    "DAMAGE",
     "KEYS",
     "OBJECT",
     "SCHEMA",
+    "check_schema",
     "object_tables",
     "object_text",
     "packed_around",
@@ -68,7 +70,7 @@ _IN_JSON: Final[Mapping[str, frozenset[type]]] = {
 }
 """By a column's dtype without its bits, what its values are in JSON."""
 
-DAMAGE = (AttributeError, IndexError, OverflowError, RecursionError, TypeError, ValueError, zlib.error)
+DAMAGE: Final = (AttributeError, IndexError, OverflowError, RecursionError, TypeError, ValueError, zlib.error)
 
 
 _START: Final = "start_unix_ns"
@@ -94,27 +96,15 @@ def object_text(tables: Tables, spans: dict[str, Any]) -> str:
     return json_text({OBJECT: ours, DIGEST: _digest(ours)})
 
 
-def object_tables(
-    file: TraceFile, document: Any, read_spans: Callable[[Tables, Any], pd.DataFrame] | None = None
-) -> Tables:
+def object_tables(file: TraceFile, document: Any) -> Tables:
     """The tables in the object of a file's document.
-
-    read_spans: what makes the span table of the other tables and what the object says of the spans, in place
-    of `compact.decode`.
 
     Raises TraceError for a damaged object and for one of another schema.
     """
     ours = document.get(OBJECT) if isinstance(document, dict) else None
     if not isinstance(ours, dict):
         raise file.damaged("its profscope object is missing")
-    schema = ours.get("schema")
-    if not isinstance(schema, int):
-        raise file.damaged("its profscope object has no schema number")
-    if schema != SCHEMA:
-        raise TraceError(
-            f"{file} has trace schema {schema}, written by profscope {ours.get('version')}; "
-            f"this is profscope {__version__}, which reads schema {SCHEMA}"
-        )
+    check_schema(file, ours)
     try:
         _check_digest(file, ours, document.get(DIGEST))
         beside = unpacked_around(ours, most_cells(file.size))
@@ -125,8 +115,6 @@ def object_tables(
         if "ctas" in ours:
             beside["ctas"] = unpacked_ctas(ours["ctas"], launches, most_cells(file.size))
         tables = Tables(launches=launches, metadata=ours["metadata"] | {}, **beside)
-        if read_spans is not None:
-            return replace(tables, df=read_spans(tables, ours["spans"]))
         wanted = None if file.only.is_all else file.only.launches(launches)
         with worker_pool() as pool:
             df = decode(ours["spans"], pool, most_cells(file.size), wanted)
@@ -138,6 +126,18 @@ def object_tables(
         raise file.damaged(f"its profscope object has no {error}") from error
     except DAMAGE as error:
         raise file.damaged(error) from error
+
+
+def check_schema(file: TraceFile, ours: Mapping[str, Any]) -> None:
+    """Raises TraceError for an object of another schema than this version reads."""
+    schema = ours.get("schema")
+    if not isinstance(schema, int):
+        raise file.damaged("its profscope object has no schema number")
+    if schema != SCHEMA:
+        raise TraceError(
+            f"{file} has trace schema {schema}, written by profscope {ours.get('version')}; "
+            f"this is profscope {__version__}, which reads schema {SCHEMA}"
+        )
 
 
 def _check_digest(file: TraceFile, ours: dict[str, Any], stated: Any) -> None:

@@ -11,16 +11,16 @@ host's clock were read together, and "job", moments at which the host's clock wa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.schema import EVENT_DTYPES, Tables, events_frame, host_frame
+from profscope.schema import events_frame, host_frame
+from profscope.traces.rank_stack import Stack, moved_rows
 
-__all__ = ["Aligned", "OnRank0", "aligned", "around_together", "numbered_around"]
+__all__ = ["Aligned", "OnRank0", "aligned", "around_together"]
 
 Ints = NDArray[np.int64]
 _DRIFT: Final = 1e-4
@@ -65,38 +65,36 @@ class _Known(NamedTuple):
     error_ns: float
 
 
-def aligned(parts: Mapping[int, Tables]) -> Aligned:
-    """parts: by rank. Where not all say how, times stay as they are, and a note says so."""
-    tables, ranks = list(parts.values()), list(parts)
-    if len(tables) == 1:
-        return Aligned([_zeros(tables[0])], [OnRank0()], [{}], [])
-    known = _on_rank_0(tables)
-    hosts, of_hosts, host_notes = _hosts(tables, known, ranks)
-    shifts, of_launches, notes = _launches(tables, known, ranks)
+def aligned(stack: Stack) -> Aligned:
+    """Where not all parts say how, times stay as they are, and a note says so."""
+    if len(stack.ranks) == 1:
+        return Aligned(_zeros(stack), [OnRank0()], [{}], [])
+    known = _on_rank_0(stack)
+    hosts, of_hosts, host_notes = _hosts(stack, known)
+    shifts, of_launches, notes = _launches(stack, known)
     clocks = [launch | host for launch, host in zip(of_launches, of_hosts, strict=True)]
     return Aligned(shifts, hosts, clocks, [*notes, *host_notes])
 
 
 def _launches(
-    tables: Sequence[Tables], hosts: Sequence[OnRank0 | None], ranks: Sequence[int]
+    stack: Stack, hosts: Sequence[OnRank0 | None]
 ) -> tuple[list[Ints], list[dict[str, Any]], list[str]]:
     """What is added to launches' times, what the metadata say of that, and notes."""
-    why = ""
-    if any(each.emulated for each in tables):
+    why, ranks = "", stack.ranks
+    if any(stack.emulated):
         why = "ranks are emulated, each with a clock of its own: their times cannot be compared"
-    known = [_on_host(each) for each in tables]
+    known = _on_hosts(stack)
     missing = [
         rank for rank, own, host in zip(ranks, known, hosts, strict=True) if own is None or host is None
     ]
     if missing and not why:
         why = f"times of ranks are those of their GPUs, and not aligned: {_untold(missing, len(ranks))}"
     if why:
-        return [_zeros(each) for each in tables], [{"clock": "unknown"}] * len(tables), [why]
+        return _zeros(stack), [{"clock": "unknown"}] * len(ranks), [why]
     shifts, errors = [], []
-    for part, own, host in zip(tables, known, hosts, strict=True):
+    for start, own, host in zip(stack.column("launches", "start_ns"), known, hosts, strict=True):
         assert own is not None
         assert host is not None
-        start = part.launches["start_ns"].to_numpy(np.int64)
         shifts.append(host(start + own.shift) - start)
         errors.append(own.error_ns + host.off_ns(start + own.shift) if len(start) else 0.0)
     clocks: list[dict[str, Any]] = [{"clock": "aligned", "clock_error_ns": error} for error in errors]
@@ -105,19 +103,18 @@ def _launches(
 
 
 def _hosts(
-    tables: Sequence[Tables], hosts: Sequence[OnRank0 | None], ranks: Sequence[int]
+    stack: Stack, hosts: Sequence[OnRank0 | None]
 ) -> tuple[list[OnRank0], list[dict[str, Any]], list[str]]:
     """The same of host scopes and events."""
-    has_any = any(len(each.host) or len(each.events) for each in tables)
+    ranks = stack.ranks
+    has_any = any(len(stack.frames[name]) for name in ("host", "events"))
     unknown = [rank for rank, host in zip(ranks, hosts, strict=True) if host is None]
     if unknown:
         why = f"host scopes and events are of each host's own clock: {_untold(unknown, len(ranks))}"
-        return [OnRank0()] * len(tables), [{} for _ in tables], [why] if has_any else []
+        return [OnRank0()] * len(ranks), [{} for _ in ranks], [why] if has_any else []
     known = [host for host in hosts if host is not None]
-    errors = [
-        own.off_ns(np.append(part.host["start_unix_ns"], part.events["start_unix_ns"]))
-        for part, own in zip(tables, known, strict=True)
-    ]
+    times = zip(*(stack.column(name, "start_unix_ns") for name in ("host", "events")), strict=True)
+    errors = [own.off_ns(np.concatenate(each)) for each, own in zip(times, known, strict=True)]
     clocks = [{"host_clock_error_ns": error} for error in errors]
     if not has_any or not max(errors):
         return known, clocks, []
@@ -132,13 +129,13 @@ def _untold(ranks: Sequence[int], count: int) -> str:
     return f"nothing says how the clocks of rank {', '.join(map(str, ranks))} stand to rank 0's"
 
 
-def _zeros(tables: Tables) -> Ints:
-    return np.zeros(len(tables.launches), np.int64)
+def _zeros(stack: Stack) -> list[Ints]:
+    return [np.zeros(length, np.int64) for length in stack.lengths["launches"]]
 
 
-def _on_rank_0(tables: Sequence[Tables]) -> list[OnRank0 | None]:
+def _on_rank_0(stack: Stack) -> list[OnRank0 | None]:
     """Of each part; None where nothing says how its host's clock stands to rank 0's."""
-    jobs = [each.metadata.get("job") or {} for each in tables]
+    jobs = [told.get("job") or {} for told in stack.metadata]
     boots = [job.get("boot") for job in jobs]
     reference = next((job.get("boot") for job in jobs if job.get("rank") == 0), None)
     if len(set(boots)) == 1:
@@ -156,22 +153,28 @@ def _on_rank_0(tables: Sequence[Tables]) -> list[OnRank0 | None]:
     return hosts
 
 
-def _on_host(tables: Tables) -> _Known | None:
-    """From the GPUs' timers to their host's clock, `time.time_ns()`."""
-    launches = tables.launches
-    devices = (tables.metadata.get("host_clock") or {}).get("devices") or {}
-    shift, worst = np.zeros(len(launches), np.int64), 0.0
-    for device in pd.unique(launches["device"]):
+def _on_hosts(stack: Stack) -> list[_Known | None]:
+    columns = (stack.column("launches", name) for name in ("device", "start_ns", "ns_uncertainty"))
+    return [_on_host(*each) for each in zip(stack.metadata, *columns, strict=True)]
+
+
+def _on_host(
+    metadata: Mapping[str, Any], device_of: Ints, start: Ints, uncertain: NDArray[np.float64]
+) -> _Known | None:
+    """From the GPUs' timers to their host's clock, `time.time_ns()`. The arrays are of the launches."""
+    devices = (metadata.get("host_clock") or {}).get("devices") or {}
+    shift, worst = np.zeros(len(start), np.int64), 0.0
+    for device in np.unique(device_of):
         moments = sorted(devices.get(str(device)) or [], key=lambda each: int(each["timer_ns"]))
         if not moments:
             return None
-        mine = (launches["device"] == device).to_numpy()
-        times = launches["start_ns"].to_numpy(np.int64)[mine]
+        mine = device_of == device
+        times = start[mine]
         read = np.array([each["timer_ns"] for each in moments], np.int64)
         distance = np.array([each["unix_ns"] for each in moments], np.int64) - read
         shift[mine] = _between(times, read, distance)
         error = max(each["error_ns"] for each in moments) + _DRIFT * _outside(times, read)
-        worst = max(worst, error + float(launches["ns_uncertainty"][mine].max()))
+        worst = max(worst, error + float(uncertain[mine].max()))
     return _Known(shift, worst)
 
 
@@ -188,49 +191,29 @@ def _outside(times: Ints, read: Ints) -> float:
     return float(max(read[0] - times.min(initial=read[0]), times.max(initial=read[-1]) - read[-1], 0))
 
 
-def numbered_around(tables: Tables, rank: int, launch_offset: int, on_rank_0: OnRank0) -> dict[str, Any]:
-    """A part's host scopes and events, with its rank, the numbers that its launches have in the whole, and
-    times of rank 0's host."""
-    events = tables.events
-    launch = events["launch"].to_numpy()
-    moved = np.where(launch < 0, launch, launch + launch_offset)
-    return {
-        "host": _of_rank(tables.host, rank, on_rank_0),
-        "events": _of_rank(events.assign(launch=moved), rank, on_rank_0),
+def around_together(
+    stack: Stack, offsets: Sequence[int], hosts: Sequence[OnRank0]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The host scopes and events of all parts, with their ranks, the rows and launches that they name in the
+    whole, and times of rank 0's host. offsets: what is added to the numbers of each part's launches."""
+    host, events = (_of_ranks(stack, name, hosts) for name in ("host", "events"))
+    host["parent"] = moved_rows(host["parent"], stack.by_row("host", stack.begins("host")))
+    firsts: dict[str, Sequence[int] | Ints] = {
+        "host": stack.begins("host"),
+        "parent": stack.begins("events"),
+        "launch": offsets,
     }
+    for name, first in firsts.items():
+        events[name] = moved_rows(events[name], stack.by_row("events", first))
+    columns = [{str(name): table[name] for name in table} for table in (host, events)]
+    return host_frame(columns[0]), events_frame(columns[1])
 
 
-def _of_rank(table: pd.DataFrame, rank: int, on_rank_0: OnRank0) -> pd.DataFrame:
-    times = {name: on_rank_0(table[name].to_numpy()) for name in ("start_unix_ns", "end_unix_ns")}
-    return table.assign(**times, rank=np.full(len(table), rank, np.int32))
-
-
-def around_together(parts: Sequence[Tables]) -> tuple[pd.DataFrame, pd.DataFrame, list[Tables]]:
-    """The parts' host scopes, their events, and the parts with launches that name rows of these."""
-    scopes = np.cumsum([0, *(len(part.host) for part in parts)])
-    events = np.cumsum([0, *(len(part.events) for part in parts)])
-    moved = [
-        replace(
-            part,
-            host=_moved(part.host, parent=first),
-            events=_moved(part.events, host=first, parent=first_event),
-            launches=_moved(part.launches, host=first),
+def _of_ranks(stack: Stack, name: str, hosts: Sequence[OnRank0]) -> pd.DataFrame:
+    times = {
+        column: np.concatenate(
+            [on_rank_0(own) for own, on_rank_0 in zip(stack.column(name, column), hosts, strict=True)]
         )
-        for part, first, first_event in zip(parts, scopes.tolist(), events.tolist(), strict=False)
-    ]
-    host = pd.concat([part.host for part in moved], ignore_index=True)
-    columns: dict[str, Any] = {
-        name: pd.api.types.union_categoricals([part.events[name] for part in moved])
-        if dtype == "category"
-        else np.concatenate([part.events[name].to_numpy() for part in moved])
-        for name, dtype in EVENT_DTYPES.items()
+        for column in ("start_unix_ns", "end_unix_ns")
     }
-    return host_frame({str(name): host[name] for name in host}), events_frame(columns), moved
-
-
-def _moved(table: pd.DataFrame, **offsets: int) -> pd.DataFrame:
-    """The table with numbers of rows moved; -1 is none."""
-    columns = {name: table[name].to_numpy() for name in offsets}
-    return table.assign(
-        **{name: np.where(rows < 0, rows, rows + offsets[name]) for name, rows in columns.items()}
-    )
+    return stack.frames[name].assign(**times, rank=stack.by_row(name, stack.ranks))

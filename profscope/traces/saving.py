@@ -10,10 +10,11 @@ from profscope.progress import working
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 from profscope.traces.checks import column_problems, misfit
-from profscope.traces.exporters import FORMATS, Piece
+from profscope.traces.exporters import FORMATS, WHOLE, Piece
 from profscope.traces.formats import GZIP, own_suffix, rank_of
 from profscope.traces.output import PieceFile, whole_file
 from profscope.traces.trace_file import one_line
+from profscope.traces.trace_filter import SAMPLES_OF_RANK
 
 __all__ = ["save"]
 
@@ -32,6 +33,12 @@ def save(tables: Tables, path: str | Path) -> None:
             f"a trace is saved under a name, such as 'trace.pftrace.gz', not {path!r}"
         ) from None
     _, name = own_suffix(path.name, given)
+    if len(tables.sums) and name in WHOLE:
+        rank = tables.metadata.get(SAMPLES_OF_RANK)
+        raise TraceError(
+            f"cannot save {given!r}: this profile has the spans of rank {rank} alone; copy the folder of the "
+            "job, or load it with rank=N"
+        )
     problems = column_problems(tables)
     if problems:
         raise TraceError(f"cannot save {given!r}: {problems[0]}")

@@ -61,7 +61,18 @@ def selected(tables: Tables, only: TraceFilter) -> Tables:
     if left_out:
         part = str(replace(only, kernels=None, variant=None))
         metadata[EVIDENCE_LEFT_OUT] = {"part": part, "kernels": [list(key) for key in sorted(left_out)]}
-    return Tables(df, launches, metadata, ctas=ctas, **measured)
+    return Tables(
+        df, launches, metadata, ctas=ctas, sums=_sums_beyond(tables.sums, launches, df, parts), **measured
+    )
+
+
+def _sums_beyond(
+    sums: pd.DataFrame, launches: pd.DataFrame, df: pd.DataFrame, parts: dict[str, int]
+) -> pd.DataFrame:
+    """Those of the launches; none if the span table has all spans that are asked for."""
+    own = sums[sums["launch"].isin(launches["launch"])]
+    is_whole = bool(parts) or bool(own["launch"].isin(df["launch"]).all())
+    return own.iloc[:0].reset_index(drop=True) if is_whole else own.reset_index(drop=True)
 
 
 def _cut_groups(

@@ -66,7 +66,7 @@ class TraceFile:
     left_out   how many rows it has left out
     """
 
-    def __init__(self, path: str | Path, *, only: TraceFilter | None = None) -> None:
+    def __init__(self, path: str | Path, *, only: TraceFilter | None = None, with_spans: bool = True) -> None:
         """Raises TraceError where there is no file and no folder, or none that can be reached."""
         self.path = Path(path)
         self.only, self.left_out = only or TraceFilter(), 0

@@ -13,7 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.spans.corrections import Durations, are_corrected, narrow_durations, record_cost
+from profscope.analysis.spans.corrections import (
+    Cost,
+    Durations,
+    are_corrected,
+    narrow_durations,
+    record_cost,
+)
 from profscope.analysis.spans.pieces import each_piece, numbers_by, pieces
 from profscope.analysis.spans.rows import (
     GROUP_COLUMNS,
@@ -36,13 +42,16 @@ from profscope.analysis.spans.rows import (
 from profscope.schema import Tables
 
 __all__ = [
+    "ENTRY_RECORDS",
     "UNITS",
     "CtaCells",
     "SummedSpans",
     "by_row",
     "cta_cells",
     "error_pct",
+    "first_replays",
     "in_order",
+    "one_records_shift",
     "share_errors",
     "standard_errors",
     "summed_spans",
@@ -52,7 +61,7 @@ __all__ = [
 
 UNITS = ("ns", "cycles")
 
-_ENTRY: Final = 5
+ENTRY_RECORDS: Final = 5
 """Records that a warp's entry costs at most: it is a chain of some 30 instructions (`lowering.prologue`), 69
 cycles where Triton 3.6 compiled it and 22 with 3.7, of 14 a record."""
 
@@ -239,7 +248,7 @@ def _shifts(tables: Tables, spans: SummedSpans, place: Ints, places: int) -> Flo
 
     What a record costs is known where nothing hides it. It may hide in a wait, or lengthen one beside it, so
     each span may be off by a record: two reads and the store of a row. A warp's first instructions, which
-    find where its records go, are in no correction: they count as `_ENTRY` records more of the outermost
+    find where its records go, are in no correction: they count as ENTRY_RECORDS records more of the outermost
     span. Any shift up to that is as likely (a uniform distribution), and it is the same in all spans of a
     place, however many there are. 0 if the cost of a record is unknown.
     """
@@ -252,23 +261,29 @@ def _shifts(tables: Tables, spans: SummedSpans, place: Ints, places: int) -> Flo
 
     def of_piece(part: slice) -> Floats:
         launch, depth, kind = (column[part] for column in columns)
-        records = np.where(depth == 0, 1.0 + _ENTRY, 1.0) * np.asarray(kind != "async")
+        records = np.where(depth == 0, 1.0 + ENTRY_RECORDS, 1.0) * np.asarray(kind != "async")
         at = place[spans.row[part]]
         chosen = at >= 0
         of_places = np.bincount(at[chosen], (records * scale.of(launch))[chosen], places)
         return of_places.astype(np.float64)
 
     records = sum(each_piece(of_piece, spans.parts), np.zeros(places))
+    ns, cycles = (
+        float(values.sum(dtype=np.float64)) for values in (spans.durations.ns, spans.durations.cycles)
+    )
+    return records * one_records_shift(tables, cost, ns, cycles)
+
+
+def one_records_shift(tables: Tables, cost: Cost, ns: float, cycles: float) -> float:
+    """The standard deviation of how far one record shifts a time, in the tables' unit. ns, cycles: how long
+    all spans are."""
     each = (2 * cost.read + cost.row) / math.sqrt(12)
     if tables.unit == "ns":
-        ns, cycles = (
-            float(values.sum(dtype=np.float64)) for values in (spans.durations.ns, spans.durations.cycles)
-        )
         each *= ns / cycles if cycles else 0.0
-    return records * each
+    return each
 
 
-def _first_replays(launches: pd.DataFrame) -> Ints:
+def first_replays(launches: pd.DataFrame) -> Ints:
     """By row of the table of launches, that of the launch in the graph's first replay; its own where no graph
     replayed it. The same CTAs record in all replays."""
     rows = np.arange(len(launches))
@@ -294,7 +309,7 @@ class CtaCells(NamedTuple):
 def cta_cells(tables: Tables, spans: SummedSpans, place: Ints, sampled: Flags) -> CtaCells:
     """place: of each row of the summary, or -1. sampled: by launch, whether it counts."""
     df = spans.df
-    number = OfLaunches(tables.launches, np.where(sampled, _first_replays(tables.launches), -1), -1)
+    number = OfLaunches(tables.launches, np.where(sampled, first_replays(tables.launches), -1), -1)
     duration = getattr(spans.durations, tables.unit)
     columns = [df[name].to_numpy() for name in ("launch", "cta", "parent")]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-__all__ = ["FORMATS", "PACKED", "Piece"]
+__all__ = ["FORMATS", "PACKED", "WHOLE", "Piece"]
 
 FORMATS: Final[Mapping[str, str]] = {
     "json": "exporters.json:pieces",
@@ -25,8 +25,11 @@ FORMATS: Final[Mapping[str, str]] = {
     "report_json": "exporters.json:report_pieces",
 }
 """By name the function, below profscope.traces. The name is the suffix, with `_` for a dot; one that is an
-extra of the distribution (profscope.installed) needs that extra. Those that load back exactly come first.
-Commands replace a file only if it has a mark in `profscope.traces.own_files`."""
+extra of the distribution (profscope.installed) needs that extra. Commands replace a file only if it has a
+mark in `profscope.traces.own_files`."""
+
+WHOLE: Final = ("json", "pftrace", "parquet")
+"""Formats that load back exactly, and so must have all spans."""
 
 PACKED: Final = ("parquet", "html")
 """Formats that compress by themselves: `.gz` behind them makes no sense."""

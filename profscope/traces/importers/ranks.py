@@ -4,15 +4,20 @@ A part is what a rank has written, or, where it was killed, what it had recorded
 of another run is named in the notes; the rest is read.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from profscope.errors import TraceError
+from profscope.installed import missing
 from profscope.schema import Tables
 from profscope.store.chunks import SUFFIX
 from profscope.traces.formats import PARTIAL, rank_folders
 from profscope.traces.loading import load_part
-from profscope.traces.merging import Part, merged
+from profscope.traces.merging import merged
+from profscope.traces.rank_runs import of_one_run
+from profscope.traces.rank_stack import Part
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["read", "recognises"]
@@ -22,18 +27,23 @@ def recognises(file: TraceFile) -> bool:
     return file.is_folder and bool(rank_folders(file.path))
 
 
+MOST_SPANS: Final = 16_000_000
+"""Up to so many spans of all ranks are held in memory: they take 4 GB while they are read."""
+
+
 def read(file: TraceFile) -> Tables:
     """Raises TraceError where none of the parts can be read."""
+    paths, notes = _paths(file)
+    spans = _known_spans(paths)
+    if spans > MOST_SPANS:
+        from profscope.traces.large_jobs import read_large_job
+
+        return read_large_job(file, paths, notes, spans)
     parts: list[Part] = []
-    notes: list[str] = []
     # Launches and variants have other numbers in the whole than in a part.
     only = replace(file.only, rank=None, launch=None, variant=None)
-    for rank, folder in sorted(rank_folders(file.path).items()):
+    for rank, path in paths.items():
         try:
-            path = _part(folder)
-            if path is None:
-                notes.append(f"rank {rank} is missing: it has written nothing")
-                continue
             loaded = load_part(path, only)
         except TraceError as error:
             notes.append(f"rank {rank} is missing: {error}")
@@ -42,12 +52,35 @@ def read(file: TraceFile) -> Tables:
         parts.append(Part(loaded.tables, str(path.relative_to(file.path)), rank))
         if path.name.endswith(PARTIAL):
             notes.append(f"rank {rank} did not come to its end: what it had recorded by then is here")
-    kept, old = _of_one_run(parts)
-    for part in old:
-        notes.append(f"{part.name} is left out: it is of another run, which began before")
-    if not kept:
-        raise TraceError(f"{file} has no part that can be read: {'; '.join(notes)}")
-    return merged(kept, [*notes, *_never_seen(file.path, kept)], samples_of=file.only.rank)
+    kept, notes = of_one_run(file, parts, notes)
+    return merged(kept, notes, samples_of=file.only.rank)
+
+
+def _paths(file: TraceFile) -> tuple[dict[int, Path], list[str]]:
+    """The part of each rank, and notes of ranks that have none."""
+    paths: dict[int, Path] = {}
+    notes: list[str] = []
+    for rank, folder in sorted(rank_folders(file.path).items()):
+        try:
+            path = _part(folder)
+        except TraceError as error:
+            notes.append(f"rank {rank} is missing: {error}")
+            continue
+        if path is None:
+            notes.append(f"rank {rank} is missing: it has written nothing")
+        else:
+            paths[rank] = path
+    return paths, notes
+
+
+def _known_spans(paths: Mapping[int, Path]) -> int:
+    """How many spans those have that can be read without them."""
+    known = [path for path in paths.values() if path.suffix == ".parquet" and path.is_file()]
+    if not known or missing("parquet"):
+        return 0
+    from profscope.traces.rank_heads import span_count
+
+    return sum(map(span_count, known))
 
 
 def _part(folder: Path) -> Path | None:
@@ -58,24 +91,3 @@ def _part(folder: Path) -> Path | None:
         raise TraceError(f"it has written several parts: {', '.join(path.name for path in written)}")
     cut_short = [path for path in [folder, *inside] if path.is_dir() and any(path.glob(f"*{SUFFIX}"))]
     return next(iter([*written, *cut_short]), None)
-
-
-def _of_one_run(parts: list[Part]) -> tuple[list[Part], list[Part]]:
-    """Those of the run that began last, with those that may be of it; and the others: of another job, or of
-    a rank that this run had not."""
-    jobs = [part.tables.metadata.get("job") or {} for part in parts]
-    newest = max(jobs, key=lambda job: job.get("began_unix_ns") or 0, default={})
-    last = {None, "", newest.get("id")} if newest.get("id") else {job.get("id") for job in jobs}
-    size = newest.get("world_size") or max((part.rank + 1 for part in parts), default=0)
-    kept: list[Part] = []
-    old: list[Part] = []
-    for part, job in zip(parts, jobs, strict=True):
-        (kept if job.get("id") in last and part.rank < size else old).append(part)
-    return kept, old
-
-
-def _never_seen(folder: Path, parts: list[Part]) -> list[str]:
-    """Ranks of the job of which there is no folder at all."""
-    sizes = [(part.tables.metadata.get("job") or {}).get("world_size") or 0 for part in parts]
-    missing = sorted(set(range(max(sizes))) - set(rank_folders(folder)))
-    return [f"rank {rank} of {max(sizes)} is missing: there is no part of it" for rank in missing]

@@ -1,0 +1,78 @@
+"""A job whose spans do not fit into memory: the launches and sums of all ranks, the spans of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from profscope.errors import TraceError
+from profscope.schema import Tables
+from profscope.traces.loading import load_part
+from profscope.traces.merging import launch_offsets, merged, merged_stack
+from profscope.traces.rank_heads import Head, read_heads, stack_of
+from profscope.traces.rank_runs import of_one_run
+from profscope.traces.rank_stack import Part
+from profscope.traces.trace_file import TraceFile
+
+__all__ = ["read_large_job"]
+
+
+def read_large_job(file: TraceFile, paths: Mapping[int, Path], notes: Sequence[str], spans: int) -> Tables:
+    """The spans are those of the rank or launch that is asked for, else of the rank whose launches took
+    longest. paths: by rank; spans: how many all have.
+
+    Raises TraceError where none of the parts can be read.
+    """
+    only = file.only
+    if only.rank is not None and only.rank in paths:
+        return _one_rank(file, paths, only.rank)
+    heads, unread = read_heads(file.path, paths)
+    heads, said = of_one_run(file, heads, [*notes, *unread])
+    first = stack_of(heads, -1, Tables())
+    offsets = launch_offsets(first)
+    shown = _slowest(heads)
+    if only.launch is not None:
+        shown = _with_launch(first.column("launches", "launch"), offsets, only.launch)
+    rank = heads[shown].rank
+    launch = None if only.launch is None else only.launch - offsets[shown]
+    loaded = load_part(paths[rank], replace(only, launch=launch, variant=None))
+    file.left_out = spans - len(loaded.tables.df)
+    said.append(
+        f"the {spans:,} spans of all ranks are summed, not held in memory: span tables, findings and the "
+        f"timeline are of rank {rank}, {'the slowest' if only.launch is None else 'which made it'}; "
+        "rank=N shows another"
+    )
+    return merged_stack(stack_of(heads, rank, loaded.tables), said, rank)
+
+
+def _one_rank(file: TraceFile, paths: Mapping[int, Path], rank: int) -> Tables:
+    """With the numbers that launches have in the rank's own part, and times of rank 0's host."""
+    loaded = load_part(paths[rank], replace(file.only, rank=None))
+    file.left_out = loaded.left_out
+    parts = [Part(loaded.tables, str(paths[rank].relative_to(file.path)), rank)]
+    if rank and 0 in paths:
+        heads, _ = read_heads(file.path, {0: paths[0]})
+        parts += [Part(Tables(metadata={**head.metadata}), head.name, head.rank) for head in heads]
+    return merged(parts, samples_of=rank)
+
+
+def _slowest(heads: Sequence[Head]) -> int:
+    """The place of the part whose launches took longest."""
+    took = [
+        pc.sum(pc.subtract(each["end_ns"], each["start_ns"])).as_py() if each else 0
+        for each in (head.tables.get("launches") for head in heads)
+    ]
+    return int(np.argmax(took))
+
+
+def _with_launch(launches: Sequence[NDArray[np.int32]], offsets: Sequence[int], launch: int) -> int:
+    """The place of the part with a launch of this number in the whole."""
+    for at, (own, offset) in enumerate(zip(launches, offsets, strict=True)):
+        if (own == launch - offset).any():
+            return at
+    raise TraceError(f"no launch {launch}; there are {sum(map(len, launches))} launches")

@@ -1,0 +1,130 @@
+"""A folder of ranks whose spans do not fit: launches and sums of all, spans of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pandas.testing import assert_frame_equal
+
+import profscope
+from profscope.errors import TraceError
+from profscope.profiles import Profile
+from profscope.traces.importers import ranks
+from profscope.viewer.cli import main
+from tests.support.profiles import regular_profile
+
+RANKS, SLOWEST = 4, 2
+CLOCK = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("job") / "step"
+    for rank in range(RANKS):
+        write(folder, rank)
+    return folder
+
+
+def write(folder: Path, rank: int) -> None:
+    tables = regular_profile(launches=3, ctas=4, warps=2, iterations=3, seed=rank).tables
+    took = 50_000 if rank == SLOWEST else 0
+    about = {"id": "a", "rank": rank, "world_size": RANKS, "host": "node", "boot": "b", "clock": []}
+    host = {"devices": {"0": [{"timer_ns": 0, "unix_ns": 7, "perf_counter_ns": 0, "error_ns": 100.0}]}}
+    launches = tables.launches.assign(end_ns=tables.launches["end_ns"] + took, ns_uncertainty=32.0)
+    metadata = (
+        tables.metadata | CLOCK | {"job": about, "host_clock": host, "notes": [f"{rank} launches ran bare"]}
+    )
+    part = replace(tables, launches=launches, metadata=metadata)
+    Profile.of(part).save(folder / f"rank={rank}" / "trace.parquet")
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "MOST_SPANS", 10)
+
+
+def known(summary: pd.DataFrame) -> pd.DataFrame:
+    return summary[[name for name in summary if not name.startswith(("p50", "p90", "p99"))]]
+
+
+def test_all_ranks_are_summed_and_one_is_there(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = profscope.load(job)
+    monkeypatch.setattr(ranks, "MOST_SPANS", 10)
+    large = profscope.load(job)
+    assert_frame_equal(known(whole.summary()), known(large.summary()), check_categorical=False)
+    assert large.summary()["p50_ns"].isna().all()
+    assert_frame_equal(whole.launches, large.launches)
+    assert_frame_equal(whole.ranks.skew(), large.ranks.skew())
+    assert_frame_equal(whole.ranks.summary(), large.ranks.summary())
+    own = whole.launches.loc[whole.launches["rank"] == SLOWEST, "launch"]
+    spans = whole.df[whole.df["launch"].isin(own)].reset_index(drop=True)
+    names = ["launch", "cta", "scope", "start_ns", "duration_ns"]
+    assert_frame_equal(large.df[names], spans[names], check_categorical=False)
+    shares = [each.lines().set_index("line")["self_share"].to_dict() for each in (whole, large)]
+    assert shares[0] == shares[1]
+    said = "; ".join(large.metadata["notes"])
+    assert (
+        "are summed, not held in memory: span tables, findings and the timeline are of rank 2, the slowest"
+        in said
+    )
+    assert "each of 4 ranks: 0 to 3 launches ran bare" in said
+
+
+@pytest.mark.usefixtures("large")
+def test_a_rank_or_a_launch_is_read_alone(job: Path) -> None:
+    one = profscope.load(job, rank=3)
+    own = profscope.load(job / "rank=3" / "trace.parquet")
+    assert_frame_equal(one.df.drop(columns="start_ns"), own.df.drop(columns="start_ns"))
+    assert one.launches["rank"].tolist() == [3] * 3
+    assert "p50_ns" in one.summary()
+    launch = profscope.load(job, launch=4)
+    assert launch.launches[["launch", "rank"]].to_numpy().tolist() == [[4, 1]]
+    assert set(launch.df["launch"]) == {4}
+    with pytest.raises(TraceError, match=r"no launch 99; there are 12 launches"):
+        profscope.load(job, launch=99)
+
+
+@pytest.mark.usefixtures("large")
+def test_the_first_screen_and_the_report(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(job), "--width", "100"]) == 0
+    said = capsys.readouterr().out
+    assert "matmul_kernel" in said
+    assert "12 launches" in said
+    report = profscope.load(job).report()
+    assert report["kernels"][0]["launches"] == 12
+    assert len(report["kernels"][0]["lines"]["rows"]) > 2
+
+
+@pytest.mark.usefixtures("large")
+def test_it_is_not_saved_as_if_it_were_whole(job: Path, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"has the spans of rank 2 alone; .*rank=N"):
+        profscope.load(job).save(tmp_path / "all.pftrace.gz")
+    profscope.load(job).save(tmp_path / "all.html")
+    assert not (tmp_path / "all.pftrace.gz").exists()
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("damage", ["cut short", "foreign", "changed", "empty"])
+def test_a_part_that_cannot_be_read_costs_itself_and_a_note(damage: str, tmp_path: Path) -> None:
+    for rank in range(RANKS):
+        write(tmp_path / "step", rank)
+    path = tmp_path / "step" / "rank=1" / "trace.parquet"
+    content = path.read_bytes()
+    if damage == "cut short":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "foreign":
+        pq.write_table(pa.table({"launch": np.arange(3)}), path)
+    elif damage == "empty":
+        path.unlink()
+    else:
+        at = content.rindex(b"profscope.launches") + 60
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    prof = profscope.load(tmp_path / "step")
+    assert sorted(set(prof.launches["rank"])) == [0, 2, 3]
+    assert sum(note.startswith("rank 1 is missing: ") for note in prof.metadata["notes"]) == 1
