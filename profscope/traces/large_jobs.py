@@ -13,24 +13,22 @@ from numpy.typing import NDArray
 from profscope.errors import TraceError
 from profscope.schema import Tables
 from profscope.traces.loading import load_part
-from profscope.traces.merging import launch_offsets, merged, merged_stack
+from profscope.traces.merging import launch_offsets, merged_stack
 from profscope.traces.rank_heads import Head, read_heads, stack_of
 from profscope.traces.rank_runs import of_one_run
-from profscope.traces.rank_stack import Part
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["read_large_job"]
 
 
 def read_large_job(file: TraceFile, paths: Mapping[int, Path], notes: Sequence[str], spans: int) -> Tables:
-    """The spans are those of the rank or launch that is asked for, else of the rank whose launches took
-    longest. paths: by rank; spans: how many all have.
+    """The spans are those of the launch that is asked for, else of the rank whose launches took longest.
+
+    paths: by rank; spans: how many all have.
 
     Raises TraceError where none of the parts can be read.
     """
     only = file.only
-    if only.rank is not None and only.rank in paths:
-        return _one_rank(file, paths, only.rank)
     heads, unread = read_heads(file.path, paths)
     heads, said = of_one_run(file, heads, [*notes, *unread])
     first = stack_of(heads, -1, Tables())
@@ -48,17 +46,6 @@ def read_large_job(file: TraceFile, paths: Mapping[int, Path], notes: Sequence[s
         "rank=N shows another"
     )
     return merged_stack(stack_of(heads, rank, loaded.tables), said, rank)
-
-
-def _one_rank(file: TraceFile, paths: Mapping[int, Path], rank: int) -> Tables:
-    """With the numbers that launches have in the rank's own part, and times of rank 0's host."""
-    loaded = load_part(paths[rank], replace(file.only, rank=None))
-    file.left_out = loaded.left_out
-    parts = [Part(loaded.tables, str(paths[rank].relative_to(file.path)), rank)]
-    if rank and 0 in paths:
-        heads, _ = read_heads(file.path, {0: paths[0]})
-        parts += [Part(Tables(metadata={**head.metadata}), head.name, head.rank) for head in heads]
-    return merged(parts, samples_of=rank)
 
 
 def _slowest(heads: Sequence[Head]) -> int:

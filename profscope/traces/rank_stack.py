@@ -62,7 +62,7 @@ class Stack:
 
     @property
     def emulated(self) -> list[bool]:
-        return [Tables(metadata={**told}).emulated for told in self.metadata]
+        return [told.get("backend") == "emulator" for told in self.metadata]
 
     def told(self, ranks: Sequence[int] | None = None) -> dict[int, Mapping[str, Any]]:
         """By rank, its metadata; of all, or of these."""

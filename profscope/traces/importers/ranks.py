@@ -5,6 +5,7 @@ of another run is named in the notes; the rest is read.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,8 @@ MOST_SPANS: Final = 16_000_000
 def read(file: TraceFile) -> Tables:
     """Raises TraceError where none of the parts can be read."""
     paths, notes = _paths(file)
+    if file.only.rank is not None and file.only.rank in paths:
+        return _one_rank(file, paths, file.only.rank)
     spans = _known_spans(paths)
     if spans > MOST_SPANS:
         from profscope.traces.large_jobs import read_large_job
@@ -54,6 +57,21 @@ def read(file: TraceFile) -> Tables:
             notes.append(f"rank {rank} did not come to its end: what it had recorded by then is here")
     kept, notes = of_one_run(file, parts, notes)
     return merged(kept, notes, samples_of=file.only.rank)
+
+
+def _one_rank(file: TraceFile, paths: Mapping[int, Path], rank: int) -> Tables:
+    """Launches and variants have the numbers of the rank's own part; times are of rank 0's host."""
+    only = replace(file.only, rank=None)
+    loaded = load_part(paths[rank], only)
+    file.left_out = loaded.left_out
+    parts = [Part(loaded.tables, str(paths[rank].relative_to(file.path)), rank)]
+    if rank and 0 in paths:
+        with suppress(TraceError):  # then the times are the rank's own, and a note says so
+            first = load_part(paths[0], replace(only, launch=0)).tables
+            parts.append(Part(Tables(metadata=first.metadata), "", 0))
+    merged_parts = merged(parts, samples_of=rank)
+    ranks = [each for each in merged_parts.metadata["ranks"] if each["rank"] == rank]
+    return replace(merged_parts, metadata=merged_parts.metadata | {"ranks": ranks})
 
 
 def _paths(file: TraceFile) -> tuple[dict[int, Path], list[str]]:
