@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Final, Self, TypeAlias
 
 from profscope.analysis.answers import AnswerTable
+from profscope.analysis.comparing.cell import comparison_html, has_columns
 from profscope.analysis.comparing.code_changes import code_difference
 from profscope.analysis.comparing.differences import differences
 from profscope.analysis.comparing.operands import LAUNCH
@@ -102,6 +103,11 @@ class Difference(AnswerTable):
     def launches(self) -> list[str]:
         """What became of each kernel's launches, a line each."""
         return [f"{name}: {launch_text(row, self.attrs['unit'])}" for name, row in self._launches()]
+
+    def _repr_html_(self) -> str | None:
+        if not has_columns(self):
+            return super()._repr_html_()
+        return str(comparison_html(self, self.launches))
 
     def _launches(self) -> Iterator[tuple[str, LaunchRow]]:
         """Rows of whole launches, with what is compared."""
