@@ -49,8 +49,8 @@ Sum = tuple[str, tuple[Operand, Operand]]
 
 @dataclass(frozen=True)
 class Contractions:
-    """sums: by what is added up, the products that are fused into the sum, None for none, each with a place
-    where it is so, "k.py:12"."""
+    """sums: by summands, the product that is fused into the sum, None for none, each with a place,
+    "k.py:12"."""
 
     sums: Mapping[Sum, Mapping[Operand | None, str]]
 
@@ -62,7 +62,8 @@ class Contractions:
 
 
 def unlike_text(places: Sequence[str]) -> str:
-    """Of what `unlike` returns, if that is anything: "the sum at k.py:12 fuses another product than ..."."""
+    """The text of the result of `unlike`, if it is not empty: "the sum at k.py:12 fuses another product than
+    ..."."""
     if len(places) == 1:
         return f"the sum at {places[0]} fuses another product than in the bare kernel"
     shown, more = places[:_SHOWN_PLACES], len(places) - _SHOWN_PLACES

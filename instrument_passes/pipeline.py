@@ -29,7 +29,8 @@ _ITEM: Final = re.compile(r"\s*(?:([^{},]+\.py):)?([A-Za-z][\w-]*)\s*(?:\{([^{}]
 def parse_pipeline(text: str) -> list[Pass]:
     """The passes that `text` names, in order.
 
-    Raises PipelineError naming what is unknown, malformed, there twice, or behind what must come after it.
+    Raises PipelineError that names a pass or option that is unknown, malformed, repeated or in the wrong
+    order.
     """
     pipeline: list[Pass] = []
     at = 0

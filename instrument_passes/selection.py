@@ -106,8 +106,8 @@ class LaunchBits:
     """The fields in the low bits of a buffer's address.
 
     stride_log2: one CTA of every 2^stride_log2 records, or as `Selection` says. ring_log2: rings have
-    2^ring_log2 rows; what is encoded is how much that is above MIN_RING_LOG2, modulo 32. ENABLE is as many
-    bits as a thread's number in its warp has, so that the kernel tests both at once.
+    2^ring_log2 rows; encoded is its excess over MIN_RING_LOG2, modulo 32. ENABLE is as many bits as a
+    thread's number in its warp has, so that the kernel tests both at once.
     """
 
     stride_log2: int = 0

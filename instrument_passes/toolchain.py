@@ -69,7 +69,7 @@ def build(text: str, file: str, bare: str = "") -> Binary:
 
 
 def binary_of(target: str, left: dict[str, Any], metadata: dict[str, Any]) -> Binary:
-    """Of what `built` returns. Raises ToolchainError where NVIDIA's tools cannot read it."""
+    """The binary of a kernel from `built`. Raises ToolchainError if NVIDIA's tools cannot read it."""
     usage = _of_cubin(left["cubin"]) if "cubin" in left else _of_amdgcn(left["amdgcn"])
     contractions = contractions_of(left["ptx"]) if "ptx" in left else None
     return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage, contractions)

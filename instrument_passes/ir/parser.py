@@ -24,7 +24,7 @@ _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
 def parse(text: str, filename: str = "<ttgir>") -> Module:
-    """Read a printed module. Raises IRError that names `filename`, the line and what was expected there."""
+    """Read a printed module. Raises IRError with `filename`, the line and the text expected there."""
     return _Parser(text, filename).module()
 
 

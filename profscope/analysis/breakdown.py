@@ -139,9 +139,9 @@ def breakdown(tables: Tables) -> pd.DataFrame:
 
 
 def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
-    """The time of SMs in the launches of these CTAs, all of which are there.
+    """The time of SMs in launches; `ctas` has all CTAs of each.
 
-    ctas: launch, sm, start_ns and end_ns of each; sms: of the device.
+    ctas: launch, sm, start_ns and end_ns of each CTA; sms: of the device.
     """
     launch, _ = pd.factorize(ctas["launch"])
     begin = ctas["start_ns"].groupby(launch).min().to_numpy()
@@ -309,12 +309,12 @@ def basis_text(basis: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Account:
-    """Where the time of one configuration's launches goes.
+    """The time of one configuration's launches in parts.
 
     shares: by name, such as "waiting: memory" or "tail", at most six, in whole tenths of a percent, which add
-    up to 1, the largest first and "other" last; "unknown" has a share of its own. basis: what the shares are
-    from, as in `breakdown`. advice: what makes the unknown share smaller, if it is above 0.3; else "".
-    not_measured: which parts are missing, and why.
+    up to 1, the largest first and "other" last; "unknown" has a share of its own. basis: as in `breakdown`.
+    advice: how to reduce the unknown share, if it is above 0.3; else "". not_measured: which parts are
+    missing, and why.
     """
 
     shares: Mapping[str, float]

@@ -96,7 +96,7 @@ def of_each_kernel(
 
 
 class FindingsOf(NamedTuple):
-    """One configuration's: an answer, its name, what is known where there are none, else "", and a line for
+    """Findings of one configuration: an answer, its name, a text if there are none (else ""), and a line for
     each finding that an experiment refutes."""
 
     answer: Answer

@@ -219,7 +219,8 @@ def _times(tables: Tables) -> dict[tuple[str, int], BareTime]:
 def bare_time(
     tables: Tables, durations: pd.Series, launches: pd.DataFrame, of: tuple[str, int]
 ) -> BareTime | None:
-    """Of one kernel and variant, whose launches these are; None if unknown. durations: see `took`."""
+    """The bare time of one kernel and variant, whose launches these are; None if unknown. durations: see
+    `took`."""
     device = tables.metadata.get("device") or {}
     capability = str(device.get("arch") or "").removeprefix("sm_").rstrip("af")
     sms = sm_count_of(tables.metadata)

@@ -314,7 +314,7 @@ _HALF_PRECISION_CYCLES: Final = 0.5
 
 
 def line_counts(counts: pd.DataFrame) -> pd.DataFrame:
-    """One row for each line of a configuration, which ROW of `line_rows` is the index of.
+    """One row for each line of a configuration; the index is ROW of `line_rows`.
 
     | column | |
     |---|---|

@@ -81,7 +81,7 @@ class Ranks(Group):
 
 
 class Timeline(Group):
-    """When spans run: what overlaps, what decides when a CTA ends, what is in flight."""
+    """Questions about when spans run: overlap, the critical path of a CTA, work in flight."""
 
     name = "timeline"
 

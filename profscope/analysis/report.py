@@ -1,4 +1,4 @@
-"""A profile in few words, for programs: the model, bounded. What automated tuners and CI read."""
+"""A profile in few words, for programs such as tuners and CI: the model, bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a place of one profile's source stands in the other's, and so which of their rows are the same."""
+"""Matches places of one profile's source to the other's, and so their rows."""
 
 from __future__ import annotations
 

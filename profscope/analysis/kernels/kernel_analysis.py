@@ -220,7 +220,7 @@ class KernelAnalysis:
 
 
 class SkippedKernel(NamedTuple):
-    """A configuration of which nothing can be judged, and why."""
+    """A configuration that cannot be judged, and why."""
 
     kernel: str
     variant: int
@@ -228,7 +228,7 @@ class SkippedKernel(NamedTuple):
 
     @property
     def answer(self) -> Answer:
-        """What any question says of it."""
+        """The answer of any question for this configuration."""
         return Answer([], [f"{self.kernel}: {self.why}"])
 
 
@@ -240,7 +240,7 @@ def kernel_analyses(
 ) -> Iterator[KernelAnalysis | SkippedKernel]:
     """Each configuration of each kernel.
 
-    known: what the summary adds up; what is in it is not worked out again.
+    known: sums of the summary; they are not computed again.
     """
     launches, df = tables.launches, tables.df
     # What is asked of each launch, once for all: a profile may have hundreds of kernels.

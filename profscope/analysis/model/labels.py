@@ -20,8 +20,8 @@ _LONGEST: Final = 40
 class Group:
     """A kernel's launches of one configuration.
 
-    label: "#1" if the kernel has several configurations, else "". differs: of the configuration what is not
-    the same in all of them, as {"BLOCK": 256}.
+    label: "#1" if the kernel has several configurations, else "". differs: the options that vary among them,
+    such as {"BLOCK": 256}.
     """
 
     kernel: str
@@ -31,7 +31,7 @@ class Group:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """These by name, also of what has more."""
+        """These fields by name, also of an object with more."""
         return {each.name: getattr(self, each.name) for each in fields(Group)}
 
     @property

@@ -53,12 +53,12 @@ def lines_entry(
 
 
 def witness_of(rows: pd.DataFrame) -> str:
-    """What ranks the lines of a kernel. rows: its, of `lines`."""
+    """The witness that ranks the lines of a kernel. rows: its rows of `lines`."""
     return SAMPLES if rows["share_samples"].notna().any() else SPANS
 
 
 def total_of(values: Iterable[Any]) -> float | None:
-    """Of those that are known; None if none is."""
+    """The sum of the known values; None if none is known."""
     known = [float(value) for value in values if value is not None and not pd.isna(value)]
     return sum(known) if known else None
 

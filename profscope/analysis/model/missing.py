@@ -112,7 +112,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def more_spans(options: dict[str, Any]) -> str:
-    """The options that show more of what these left in no span; "" if they are not known."""
+    """The options that put more time into spans; "" if unknown."""
     level, measure = options.get("instrument"), options.get("measure")
     if level is None:
         return ""

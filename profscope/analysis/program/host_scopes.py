@@ -127,7 +127,7 @@ def _gpu_work(tables: Tables) -> pd.DataFrame:
 
 
 def why_no_gpu_events(tables: Tables) -> str:
-    """Of tables without any, and what mends it where something does."""
+    """The reason why tables have no GPU events, and a remedy if there is one."""
     if tables.emulated:
         return "the emulator runs kernels on the CPU, so there are no events of a GPU"
     if (tables.metadata.get("options") or {}).get("events"):
