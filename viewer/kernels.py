@@ -202,7 +202,8 @@ def _own_file(entry: KernelEntry, rows: Collection[LineEntry]) -> str:
 
 
 def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> list[Text]:
-    """The lines of a kernel that has some, the first a title. told: of what was not measured."""
+    """The lines of a kernel that has some, the first a title. told: entries of `not_measured` shown
+    already."""
     assert entry.lines is not None
     rows = entry.lines.rows
     shares = {

@@ -103,9 +103,9 @@ def configuration(variant: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differing(variants: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
-    """What a kernel's variant has that others have not: of its configuration, and the function's module; if
-    others have all that, `source`, the beginning of its source's hash. `i32:16` is Triton's notation for a
-    multiple of 16."""
+    """The differences of a kernel's variant from others: in its configuration, and the function's module; if
+    there are none, `source`, the beginning of its source's hash. `i32:16` is Triton's notation for a multiple
+    of 16."""
     flat = [_specialised(variant) | _function(variant) for variant in variants]
     at = next((at for at, about in enumerate(variants) if about["variant"] == number), None)
     if at is None:

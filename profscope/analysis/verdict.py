@@ -48,8 +48,8 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True)
 class KernelVerdict:
-    """Of one variant of a kernel. label: one of LABELS; reasons: those for it, of the rules in
-    docs/verdict.md; not_measured: what could not be judged, and why."""
+    """The verdict on one variant of a kernel. label: one of LABELS; reasons: by the rules in docs/verdict.md;
+    not_measured: rules without data, and why."""
 
     kernel: str
     variant: int
@@ -62,7 +62,7 @@ class KernelVerdict:
         return "\n".join(self.lines())
 
     def lines(self, told: Collection[str] = ()) -> list[str]:
-        """Those of `str()`, without what is in `told` of what was not measured."""
+        """The lines of `str()`, without entries of `not_measured` that are in `told`."""
         lines = [f"{self.kernel} #{self.variant}: {self.label}"]
         lines += [f"  {reason.rule}: {reason.text}" for reason in self.reasons]
         return lines + [f"  not measured: {text}" for text in self.not_measured if text not in told]

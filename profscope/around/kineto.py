@@ -212,7 +212,7 @@ def _columns(results: Any, notes: list[str]) -> dict[str, list[Any]]:
 
 
 def kind_of(event: Any) -> str:
-    """What an event is; "" where it is left out."""
+    """The kind of an event; "" if it is left out."""
     name = event.name()
     if hasattr(event, "activity_type"):
         kind = _KINDS.get(event.activity_type(), "")

@@ -259,7 +259,7 @@ def flow_of(listing: Listing) -> tuple[Flow, list[str]]:
 
 
 def blocks_of(flow: Flow) -> list[range]:
-    """The basic blocks, in order: runs of instructions of which only the first is led to from elsewhere."""
+    """The basic blocks, in order: runs of instructions that branches enter only at the first."""
     starts = {0, len(flow)}
     for at, following in enumerate(flow):
         if following != (at + 1,):

@@ -291,7 +291,7 @@ def run_options(given: Mapping[str, Any]) -> Options:
 
 
 def add_flags(parser: argparse._ArgumentGroup) -> list[argparse.Action]:
-    """Add the flags; returns their actions. What is not given has no entry in the namespace."""
+    """Add the flags; returns their actions. Flags that are not given have no entry in the namespace."""
     return [action for option in _options() for action in _add(parser, option)]
 
 

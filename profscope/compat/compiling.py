@@ -74,7 +74,7 @@ class RecordedCompiler:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """What this thread compiles in the body of the with statement gets records."""
+        """Kernels that this thread compiles in the body of the with statement get records."""
         before = self._thread.compiles
         self._begin()
         self._thread.compiles = True
@@ -160,8 +160,7 @@ def recompile(kernel: CompiledKernel) -> CompiledKernel:
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """What this thread compiles in the body of the with statement is not told to the user's listener, who
-    hears of the program's own builds alone."""
+    """Hide compilations by this thread from the user's listener, in the body of the with statement."""
     if knobs.compilation.listener is None:
         yield
         return

@@ -88,11 +88,11 @@ def job_store() -> Any:
 
 
 def launched_from_cpp() -> str:
-    """What to say of kernels that Inductor's C++ may have launched, "" if there are none.
+    """The note on kernels that Inductor's C++ may have launched, "" if there are none.
 
-    A package of AOTInductor, and a graph of `cpp_wrapper=True`, is a library in C++ that loads cubins of its
-    own and launches them with the driver: nothing of that goes by Triton. To a kernel that wants a profile
-    buffer its code gives an uninitialised one, so nothing is recorded.
+    A package of AOTInductor, and a graph of `cpp_wrapper=True`, is a C++ library that loads its own cubins
+    and launches them with the driver, without Triton. It gives kernels an uninitialised profile buffer, so
+    nothing is recorded.
     """
     kernels = kernels_in(mapped_files())
     if not kernels:

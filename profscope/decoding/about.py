@@ -57,7 +57,7 @@ def about_kernel(launches: Sequence[TimedBundle], variants: Mapping[int, int]) -
 
 
 def selection_notes(launches: Sequence[TimedBundle]) -> list[str]:
-    """What the reader of one kernel's figures must know about who recorded, one line each."""
+    """Notes on the recorded CTAs and launches of one kernel, one line each."""
     recorded = sum(len(launch.decoded.headers) for launch in launches)
     grid = sum(launch.grid_ctas for launch in launches)
     manifest = launches[-1].manifest

@@ -66,12 +66,12 @@ class Bundle:
 
     @property
     def build(self) -> Build | None:
-        """Of the binary they ran."""
+        """The build of the binary they ran."""
         return self.raws[0].build
 
     @property
     def device(self) -> int:
-        """Where they ran."""
+        """The device they ran on."""
         return self.raws[0].device
 
     @property
@@ -110,7 +110,7 @@ class Bundle:
         return np.bincount(key, minlength=len(self) * sites).reshape(len(self), sites)
 
     def readings(self) -> Readings:
-        """What they say of the clocks."""
+        """Their readings of the clocks."""
         several = self.decoded.several
         return readings(self.decoded.headers, several.header if several else None, len(self), self.stamped)
 

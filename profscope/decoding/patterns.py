@@ -29,7 +29,7 @@ PAYLOAD_TYPES: Final = {"i32": np.dtype("<i4"), "f32": np.dtype("<f4")}
 
 @dataclass(frozen=True)
 class Values:
-    """What spans carry as `name`, in order of pattern and span.
+    """Values that spans carry as `name`, in order of pattern and span.
 
     kind: the column's in PAYLOAD_TYPES, or "" for numbers that the pattern itself knows. first: per pattern,
     its first entry here, and one more; span: position in the pattern. source: place of a word in the segment,

@@ -3,9 +3,9 @@
 Every CTA header holds two pairs (clock64, globaltimer), one at its start and one at its end. SM clocks are
 neither constant nor equal: on an H200 the clock was seen to drop from 1.63 to 1.47 GHz and back within one
 190 us matmul, and SMs of one launch to differ by 1.3 %. So each SM gets a curve of its own: its pairs are
-averaged in windows, and between the averages time is linear. Where a launch is too short for that, SMs share
-the slope of the launch, or of the session. CTAs that do not record read both clocks when they begin, and the
-globaltimer when they end: their times are what it said, their first pairs part of the curves.
+averaged in windows, and between the averages time is linear. If a launch is too short for that, SMs share the
+slope of the launch, or of the session. CTAs that do not record read both clocks when they begin, and the
+globaltimer when they end: their times are its readings, their first pairs part of the curves.
 
 The globaltimer advances in steps (32 ns on an H200), so a reading lies up to one step before the truth;
 half a step is added to it.
@@ -64,8 +64,7 @@ class TimeBase:
     step_ns: int
 
     def read_to_ns(self, read: Ints) -> Ints:
-        """What the globaltimer said, as `to_ns` has it: half a step later; zeros when there was nothing to
-        fit."""
+        """Readings of the globaltimer like those of `to_ns`, half a step later; zeros without a fit."""
         return read + self.step_ns // 2 if len(self.sms) else np.zeros_like(read)
 
     def to_ns(self, cycle: Ints, sm: npt.NDArray[np.signedinteger[Any]]) -> Ints:
@@ -190,9 +189,9 @@ def readings(
     launches: int = 1,
     stamped: Stamped | None = None,
 ) -> Readings:
-    """What CTA headers (CTA dtype, see `areas`) say of the clocks, those of CTAs that ended.
+    """The clock readings of CTA headers (CTA dtype, see `areas`) of CTAs that ended.
 
-    launch: of each header, where there are several launches. stamped: CTAs whose starts tell, too.
+    launch: of each header, if there are several launches. stamped: CTAs whose starts are readings, too.
     """
     ran = headers["end_clock"] != 0
     written = headers[ran]
@@ -389,8 +388,8 @@ def _sms(stamps: npt.NDArray[np.void]) -> Ints:
 
 
 def stamped(raws: Sequence[RawLaunch], decoded: DecodedLaunch) -> Stamped:
-    """Of launches that are decoded as one. Those of a launch none of whose recorded CTAs came to its end are
-    left out."""
+    """Stamped CTAs of launches that are decoded as one, without launches whose recorded CTAs all did not
+    end."""
     stamps = np.stack([raw.stamps for raw in raws])
     ended = decoded.headers["end_clock"] != 0
     headers = decoded.headers[ended]

@@ -1,9 +1,9 @@
 """Memory that launches record into: zeroed slices of device arenas, drained without stopping anything.
 
 A launch costs a bump of a pointer. Two arenas alternate: when one is full, a side stream waits for the
-launches that used it and copies its used bytes to pinned host memory, while launches record into
-the other; a thread moves them on from there, so that pinned memory is allocated once. Where the host cannot
-keep up, nothing grows: the launching thread waits.
+launches that used it and copies its used bytes to pinned host memory, while launches record into the other; a
+thread moves them on from there, so that pinned memory is allocated once. If the host cannot keep up, nothing
+grows: the launching thread waits.
 
 To zero memory means to write it, which displaces as much from the L2 cache, and the next launch would measure
 that. So an arena is zeroed in small pieces, each as launches come near it, by a stream of its own.
@@ -132,7 +132,7 @@ class DeviceBuffers:
         cuda_driver.copy(filling.arena.address + offset, source.data_ptr(), source.nbytes, stream)
 
     def close(self) -> None:
-        """Drain what is left and give the device memory back."""
+        """Drain the rest and give the device memory back."""
         with self.lock:
             self.closed = True
             for arena in (*self._arenas,):

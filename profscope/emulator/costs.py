@@ -212,7 +212,7 @@ def use_of(opcode: str) -> Use:
 
 
 def tensor_cycles(opcode: str) -> int:
-    """Cycles for which an `mma` of one warp keeps all tensor cores of an SM busy, at least 1.
+    """Cycles that an `mma` of one warp keeps all tensor cores of an SM busy, at least 1.
 
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": 2
     """

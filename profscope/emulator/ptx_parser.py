@@ -1,8 +1,9 @@
 """Reading PTX text into plain data: globals, functions, and their instructions with source lines.
 
 The subset is what LLVM's NVPTX backend and Triton's inline assembly print: one statement may span lines or
-share one, `{ ... }` opens a scope with registers of its own, `.loc` lines give the source position of what
-follows. Registers, labels and parameters of inner scopes come out renamed, so names are unique per function.
+share one, `{ ... }` opens a scope with registers of its own, `.loc` lines give the source position of the
+next instructions. Registers, labels and parameters of inner scopes come out renamed, so names are unique per
+function.
 """
 
 import re

@@ -31,7 +31,7 @@ class Group:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """These fields by name, also of an object with more."""
+        """The fields of `Group` by name, also in a subclass."""
         return {each.name: getattr(self, each.name) for each in fields(Group)}
 
     @property

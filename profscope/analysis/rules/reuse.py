@@ -38,8 +38,8 @@ class _Repeated(NamedTuple):
 
 
 def repeated_loads(kernel: Kernel) -> dict[int, _Repeated]:
-    """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step. Of a
-    line with a load in a loop only those in loops count: the others load for its first steps."""
+    """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step. If a
+    line has a load in a loop, only loads in loops count: the others load for its first steps."""
     graph, earlier = kernel.graph, dict[int, list[Node]]()
     again, loads = dict[int, list[int]](), Counter[int]()
     located = [node for node in graph.nodes if node.name in FROM_GLOBAL and node.operands]
@@ -139,7 +139,7 @@ def _touched(kernel: Kernel, rows: Mask) -> dict[Place, float]:
 
 
 def tensor_bytes_at(kernel: Kernel, line: int) -> float:
-    """Of the tensors that loads at a line read from; infinite if one is not known."""
+    """Bytes of the tensors that loads at a line read; infinite if one is unknown."""
     return kernel.bytes_of(_tensors_at(kernel, line))
 
 

@@ -48,7 +48,7 @@ class Listing:
 
 
 def listings(tables: Tables, kernel: str, variant: int, form: str) -> Listing:
-    """What one variant's binary has at each line of the source. form: one of FORMS."""
+    """The code of one variant's binary at each line of the source. form: one of FORMS."""
     if form == "sass":
         return _sass(tables, kernel, variant)
     entry = _entry(tables, kernel, variant)

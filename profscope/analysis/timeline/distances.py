@@ -56,7 +56,7 @@ def distances(tables: Tables) -> pd.DataFrame:
 
 
 def compared(known: TimeSources) -> pd.DataFrame:
-    """What `distances` returns, of witnesses that are known."""
+    """The result of `distances`, for given witnesses."""
     if not len(known.samples):
         return answer_frame([], _DTYPES)
     sampled = dict(configurations(known.samples))

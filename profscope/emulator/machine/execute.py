@@ -93,7 +93,7 @@ def arrive(where: dict[int, Array | None], number: int, mask: Array | None) -> N
 
 
 def branch(batch: Batch, number: int, condition: Array, mask: Array | None) -> None:
-    """Threads of `mask` at block `number` go on where it says for a condition that is true, or is not."""
+    """Threads of `mask` at block `number` go on at its block for a true or false condition."""
     taken, otherwise = batch.grid.blocks[number].taken, batch.grid.blocks[number].next
     if mask is None:
         yes, no = condition, ~condition

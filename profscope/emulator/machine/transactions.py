@@ -44,8 +44,8 @@ _LARGE = 1 << 13  # bytes of addresses that are not kept
 
 
 def sectors(addresses: Array, offset: int, active: Array | None, size: int) -> Figures:
-    """Of accesses of `size` bytes at `addresses` + `offset`, multiples of `size`. addresses: (warps, lanes);
-    active: likewise, None for all."""
+    """Sectors of accesses of `size` bytes at `addresses` + `offset`, multiples of `size`. addresses: (warps,
+    lanes); active: likewise, None for all."""
     return _sectors(addresses + offset, active, size)
 
 
@@ -127,7 +127,7 @@ NONE = Distinct()
 
 
 class Touched:
-    """Of one launch's memory the sectors that were loaded, and those that were stored."""
+    """The sectors of one launch's memory that were loaded, and those that were stored."""
 
     def __init__(self, memory: GlobalMemory) -> None:
         self._memory = memory
