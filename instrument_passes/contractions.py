@@ -1,4 +1,5 @@
-"""Which products a PTX text fuses into sums, and so leaves unrounded: builds that agree in this round alike.
+"""The products that a PTX text fuses into sums, and so leaves unrounded: builds that agree in this round
+alike.
 
 In `a * b + c * d` either product may be fused into the addition. Which one LLVM takes depends on the order it
 keeps its operands in, and that on what else stands between them: on clock reads, say. Nothing else that

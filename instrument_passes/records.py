@@ -1,4 +1,4 @@
-"""The binary record format: the one place where bytes of a profile buffer get a meaning.
+"""The binary record format of a profile buffer.
 
 A launch's buffer holds one area per recorded CTA, and a stamp for every other one::
 

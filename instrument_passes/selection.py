@@ -1,4 +1,4 @@
-"""Which CTAs of a kernel record: chosen before it is compiled, and stated in its manifest.
+"""The CTAs of a kernel that record: chosen before it is compiled, and stated in its manifest.
 
     no list   one CTA of every 2^s by linear id, now this one, now that; area: id >> s
     a list    the CTAs of the list; area: the position in it

@@ -1,4 +1,4 @@
-"""Spans around ops, with all that the analyses know of an op filled in: what most passes need to record.
+"""Spans around ops, with the facts of the analyses filled in, for most passes.
 
 spans = Spans(module, context)
 span = spans.around(op)                      # named after the op, with its bytes, flops, ...

@@ -46,9 +46,9 @@ _SASS: Final = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
 class Binary:
     """A module built for a GPU. warps: of a CTA, workers of partitions included.
 
-    shared_bytes: what a launch asks for; registers: of a thread (AMD: its vector registers, those for
-    accumulation included); local_bytes: stack and spills of a thread; instructions: padding left out.
-    contractions: None where there is no PTX.
+    shared_bytes: of a launch; registers: of a thread (AMD: its vector registers, those for accumulation
+    included); local_bytes: stack and spills of a thread; instructions: padding left out. contractions: None
+    without PTX.
     """
 
     target: str
@@ -76,7 +76,7 @@ def binary_of(target: str, left: dict[str, Any], metadata: dict[str, Any]) -> Bi
 
 
 def built(text: str, file: str, bare: str = "") -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """A module's target, what each stage of its build leaves, and the metadata. Raises ToolchainError."""
+    """A module's target, the output of each stage of its build, and the metadata. Raises ToolchainError."""
     module = parse(text, file)
     target = unquote(module.attr("ttg.target") or '""')
     stages = {"cuda": ("llir", "ptx", "cubin"), "hip": ("llir", "amdgcn", "hsaco")}.get(

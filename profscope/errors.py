@@ -78,7 +78,8 @@ __all__ = [
 
 
 class OptionError(ProfscopeError, ValueError):
-    """An option is unknown, of the wrong type or out of range; the message names it and what it takes."""
+    """An option is unknown, of the wrong type or out of range; the message names it and its allowed
+    values."""
 
     exit_code = 2
 
@@ -100,11 +101,11 @@ class RecordError(ProfscopeError, ValueError):
 
 
 class TraceError(ProfscopeError, ValueError):
-    """A file is not a trace that can be read; the message says what it is."""
+    """A file is not a readable trace; the message describes it."""
 
 
 class DiffError(ProfscopeError, ValueError):
-    """Two profiles have nothing that can be compared; the message says what each is of."""
+    """Two profiles have nothing to compare; the message names the contents of each."""
 
 
 class DrawError(ProfscopeError, ValueError):
@@ -112,7 +113,7 @@ class DrawError(ProfscopeError, ValueError):
 
 
 class EmulatorError(ProfscopeError, RuntimeError):
-    """The emulator met what it cannot or must not execute; the message names opcode, line and thread."""
+    """The emulator cannot or must not execute an instruction; the message names opcode, line and thread."""
 
 
 class HangError(EmulatorError):

@@ -58,9 +58,8 @@ class EvidenceOption(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of one session: what `profscope.session` takes.
-
-    Raises OptionError naming the option, the value and what it takes.
+    """Options of one session, the arguments of `profscope.session`. Raises OptionError naming the option, the
+    value and the allowed values.
     """
 
     kernels: str = _option(

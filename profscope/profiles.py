@@ -148,8 +148,7 @@ class Questions(abc.ABC):
 
 class Profile(Tables, Questions):
     """The data of a session, as plain tables: `df`, `launches`, `ctas`, `samples`, `counts`, `counters`,
-    `experiments`, `host`, `events` and `metadata` (see `Tables`), and what they can be asked (see
-    `Questions`).
+    `experiments`, `host`, `events` and `metadata` (see `Tables`), and questions about them (see `Questions`).
 
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
     `profscope.analysis.spans.corrections`), and where torch.compile made kernels `module`, `model_file` and
@@ -236,8 +235,8 @@ def load(
     sm: int | None = None,
     warp: int | None = None,
 ) -> Profile:
-    """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto Chrome trace as
-    far as it goes; or what a session with `spool=` wrote: its file, or its folder if there is one file in it.
+    """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto Chrome trace as far as it
+    goes; or the spool of a session: its file, or its folder if it has one file.
 
         profscope.load("trace/", kernels="matmul")         # a regular expression that is searched in names
         profscope.load("spans.parquet", launch=3, cta=17)

@@ -1,4 +1,4 @@
-"""The session: what a kernel author opens around launches."""
+"""The session that a user opens around launches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ P = ParamSpec("P")
 
 
 class Session(Questions):
-    """A running or finished session: what a `Profile` can be asked it can be asked, too.
+    """A running or finished session, with all questions of a `Profile`.
 
     The tables may be read inside the block as well: they then cover the launches so far, and reading them
     waits for those launches. A copy of a closed session, also a pickled one, is its `Profile`.

@@ -1,4 +1,4 @@
-"""Recording switched on and off by calls, where a with statement does not fit.
+"""Recording switched on and off by calls, if a with statement does not fit.
 
 profscope.start(ctas=64)
 train()
@@ -27,7 +27,7 @@ class _Started(Session):
 
 
 def start(**options: Any) -> Session:
-    """Begin a session; takes what `profscope.session` takes, and returns it.
+    """Begin and return a session, with the arguments of `profscope.session`.
 
         profscope.start(instrument="light")
 
@@ -73,7 +73,7 @@ def resume() -> None:
 
 
 def profile(function: Callable[P, T] | None = None, /, **options: Any) -> Any:
-    """Make each call of a function a session; takes what `profscope.session` takes.
+    """Make each call of a function a session, with the arguments of `profscope.session`.
 
         @profscope.profile(instrument="light")
         def step(x): ...

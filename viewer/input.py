@@ -1,4 +1,4 @@
-"""The trace that the command line names, and what reading it asks of the process."""
+"""The trace that the command line names, and settings of the process for reading it."""
 
 from __future__ import annotations
 

@@ -128,8 +128,8 @@ def render_findings(
     width: int,
     most: int = MOST_FINDINGS,
 ) -> list[Text]:
-    """`most` kinds of findings (0: all): the gain, the place, the evidence, and what to try; what several
-    kernels have in common once."""
+    """`most` kinds of findings (0: all): the gain, the place, the evidence, and the advice; texts that
+    several kernels share appear once."""
     lines = [Text(line, style="bold") for line in wrap(FINDINGS_TITLE.split(), width)]
     alike: dict[tuple[str, str], list[KernelFinding]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Which ops start asynchronous work and which wait for it, as far as a kernel's text tells.
+"""Finds the ops that start asynchronous work and those that wait for it, from a kernel's text.
 
 Ops that belong together share a channel: the queue of cp.async groups, of TMA stores, of wgmma groups; or one
 array of mbarriers, followed from each use through loops, branches and partitions to its allocation. On a

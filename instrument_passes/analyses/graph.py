@@ -1,4 +1,4 @@
-"""The def-use graph of a module: who makes a value, who uses it, and what it depends on.
+"""The def-use graph of a module: makers, users and dependences of values.
 
     graph = Graph(parse(text))
     graph.depends(load.operands[0]).axes        # {"x"}: the address differs along the grid's x axis

@@ -1,4 +1,4 @@
-"""Ops and values of a module as `graph` links them: who makes a value, who uses it, and what it rests on."""
+"""Ops and values of a module as `graph` links them: makers, users and dependences."""
 
 from __future__ import annotations
 

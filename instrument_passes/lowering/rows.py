@@ -1,4 +1,4 @@
-"""Writes rows: gives values their columns and stores them, and finds where a row is.
+"""Writes rows: assigns columns to values, stores them, and computes the address of a row.
 
 Values are stored four at a time, and only once a younger one is pending: by then the clock reads have
 returned, and few registers are held. (Measured: none costs 2 cycles a record more; two, attention 1.4 %.)

@@ -1,4 +1,4 @@
-"""Targets, one file each: how a clock is read, a record stored, a warp identified.
+"""Targets, one file each: reading a clock, storing a record, identifying a warp.
 
 `Target` says what a target must provide: text of TTGIR ops, one method per thing the lowering needs. A new
 target is one file in this folder, with a subclass of `Target` that is decorated with `@register`; nothing

@@ -1,4 +1,4 @@
-"""How questions answer: rows become a table of fixed columns, with a list of unknowns."""
+"""Answers of questions: rows become a table of fixed columns, with a list of unknowns."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def breakdown(tables: Tables) -> pd.DataFrame:
     |---|---|
     | `idle-sms` | SMs that ran no CTA |
     | `tail` | SMs behind their last CTA |
-    | `imbalance` | of that time what uneven CTAs cost (`imbalance_pct` of the finding) |
+    | `imbalance` | the part of that time due to uneven CTAs (`imbalance_pct` of the finding) |
     | `between-ctas` | SMs before their first CTA, and between one CTA and the next |
     | `issuing` | samples: a warp issues its instruction |
     | `waiting` | a warp waits, for `reason`: memory, shared memory, special functions, tensor cores, ... |
@@ -333,7 +333,7 @@ class Account:
 def time_accounts(
     tables: Tables, known: TimeSources, of: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], Account]:
-    """The accounts of these kernels and variants. known: what spans and samples say of the tables."""
+    """The accounts of these kernels and variants. known: sums of spans and samples."""
     answers = [answer for answer in breakdown_answers(tables, known, of) if answer.rows]
     return {(each.rows[0]["kernel"], each.rows[0]["variant"]): _account(each) for each in answers}
 

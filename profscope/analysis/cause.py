@@ -161,9 +161,9 @@ def of_peak(share: float) -> Quantity:
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of `findings()`, less kernel and variant: see there. weight: by which rows are ordered, in
-    percent of the kernel's time: the gain, also if it is too uncertain to be stated; on the emulator, the
-    cycles at the line. basis: of the gain."""
+    """One row of `findings()` without kernel and variant: see there. weight: orders rows, in percent of the
+    kernel's time: the gain, also if it is too uncertain to be stated; on the emulator, the cycles at the
+    line. basis: of the gain."""
 
     finding: str
     file: str

@@ -1,4 +1,4 @@
-"""How well a figure is known: shares that were counted, distances of two counts, and paired times.
+"""Errors of figures: counted shares, distances of two counts, and paired times.
 
 The signed-rank interval is four lines of numpy; scipy has the test without the interval.
 """
@@ -79,7 +79,7 @@ H200 (docs/verdict.md). No pair of launches shows it, since the two binaries sta
 
 
 class Ratio(NamedTuple):
-    """Recorded over bare time, and between what it lies with 95 % confidence."""
+    """Recorded over bare time, and its 95 % interval."""
 
     ratio: float
     low: float

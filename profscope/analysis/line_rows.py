@@ -144,8 +144,7 @@ def stall_counts(rows: pd.DataFrame) -> list[list[Any]]:
 
 
 def stall_shares(counts: list[list[Any]]) -> list[tuple[str, float]]:
-    """Why warps did not go on, as far as it is worth a word: of all samples of the line, those that went on
-    among them."""
+    """The main stall reasons: shares of all samples of the line, issuing ones included."""
     total = sum(count for _, count in counts)
     shares = [(stall, count / total) for stall, count in counts if stall != ISSUED]
     return [(stall, share) for stall, share in shares if share >= LEAST_SHARE][:MOST_STALLS]

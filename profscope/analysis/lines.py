@@ -75,9 +75,9 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
 
     kernel: a regular expression that is searched in names. top: so many lines of each kernel and variant.
 
-    The line is the innermost one outside of Triton's own package: what `tl.sum` and the like do counts as the
-    line that calls them. Kernels stand in the order of their launches' time, lines in that of their share by
-    samples; where a kernel has too few of them, by spans.
+    The line is the innermost one outside of Triton's own package: ops of `tl.sum` and the like count toward
+    the line that calls them. Kernels stand in the order of their launches' time, lines in that of their share
+    by samples; where a kernel has too few of them, by spans.
 
     | column | dtype | |
     |---|---|---|
@@ -128,7 +128,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
 
 
 def lines_of(tables: Tables, known: TimeSources, apart: pd.DataFrame | None = None) -> pd.DataFrame:
-    """`lines` of tables whose witnesses are known. apart: what `distances` returns, if known."""
+    """`lines` of tables whose witnesses are known. apart: result of `distances`, if known."""
     apart = compared(known) if apart is None else apart
     inside = known.times[known.times["kind"] != GAP]
     counted = placed(tables.counts[tables.counts["executed"] > 0])

@@ -69,7 +69,7 @@ class Program(Group):
 
 
 class Ranks(Group):
-    """The ranks of a job: what each did, and which one the others waited for."""
+    """Questions about the ranks of a job: their work, and the rank that others waited for."""
 
     name = "ranks"
 

@@ -210,8 +210,8 @@ def texts_of(tables: Tables) -> list[Text]:
 
 
 def source_lines(metadata: dict[str, Any], written_s: float) -> SourceLines:
-    """Look lines up in the sources that a profile's metadata keeps, and what they do not have in Python files
-    that have not changed since the trace was written, in seconds since the epoch."""
+    """Look lines up in the sources that a profile's metadata keeps, and missing ones in Python files that
+    have not changed since the trace was written, in seconds since the epoch."""
     kept = Sources(metadata)
     known: dict[str, bool] = {}
 

@@ -43,7 +43,7 @@ FAR: Final = 0.30
 
 @dataclass(frozen=True)
 class Reason:
-    """Why: the rule's name, what follows (CARE or DISTRUST), and a sentence with the figures."""
+    """A reason: the rule's name, the label (CARE or DISTRUST), and a sentence with the figures."""
 
     rule: str
     label: str

@@ -1,4 +1,4 @@
-"""Readers of `metadata["variants"]`: how kernels were launched, and their place in a model."""
+"""Readers of `metadata["variants"]`: launch options of kernels, and their place in a model."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ _LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 def configuration(variant: Mapping[str, Any]) -> dict[str, Any]:
-    """By name: what the kernel captures, types of arguments, constexprs, and the launch options that were
-    set."""
+    """By name: captured functions and constexprs, types of arguments, constexprs, and the launch options that
+    were set."""
     options = {name: variant[name] for name in _LAUNCH_OPTIONS if variant.get(name) is not None}
     told = (variant.get(name) or {} for name in ("captured", "signature", "constexprs"))
     return {name: value for each in told for name, value in each.items()} | options

@@ -1,4 +1,4 @@
-"""The table of a binary's instructions: what each is, where it comes from, and what it waits for."""
+"""The table of a binary's instructions: class, place, and the instructions each waits for."""
 
 from __future__ import annotations
 
@@ -380,8 +380,8 @@ def instructions(kernel: Any, ptx: str | Path | None = None) -> pd.DataFrame:
         profscope.instructions(k)
         profscope.instructions("add_kernel.cubin", "add_kernel.ptx")
 
-    kernel: what Triton returns when it compiles or launches, a `CompiledKernel`; or the path of a `.cubin`,
-    with `ptx` the path of the `.ptx` that it was made of (default: beside it, of the same name).
+    kernel: a `CompiledKernel`, returned by Triton's `compile` or a launch; or the path of a `.cubin`, with
+    `ptx` the path of the `.ptx` that it was made of (default: in the same folder, of the same name).
 
     | column | dtype | |
     |---|---|---|

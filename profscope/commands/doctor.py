@@ -1,4 +1,5 @@
-"""`profscope doctor`: says what this machine allows. All rows, in order, and what follows from them."""
+"""`profscope doctor`: tests and prints what this machine allows. All rows, in order, and what follows from
+them."""
 
 from __future__ import annotations
 

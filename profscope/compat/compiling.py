@@ -1,4 +1,4 @@
-"""Compiles kernels with records, by Triton's own `compile`, beside threads that compile and launch bare ones.
+"""Compiles kernels with records by Triton's own `compile`, while other threads compile and launch bare ones.
 
 Three methods of Triton are patched while a thread compiles with records, and only that thread notices:
 - `add_stages` of its backends: the stages of the compilation go through `RecordingStages`;

@@ -43,7 +43,7 @@ def options_of(kernel: CompiledKernel) -> Options:
 
 
 def build(path: str, options: Options) -> CompiledKernel:
-    """Compile a module, or find it in Triton's cache. Raises what Triton does."""
+    """Compile a module, or find it in Triton's cache. Raises Triton's errors."""
     with unheard():
         return triton.compile(path, target=GPUTarget(*options.target), options=dict(options.given))
 

@@ -1,4 +1,4 @@
-"""A profile's metadata of each kernel: which CTAs and warps were recorded, and the work of its ops.
+"""A profile's metadata of each kernel: recorded CTAs and warps, and the work of its ops.
 
 A site's `bytes` and `flops` are those of one execution by one CTA, so the warps that execute it together
 share them. Masks are not known: where lanes are masked off, the figures are upper bounds.

@@ -1,4 +1,4 @@
-"""The areas of one launch's buffer: whose they are, and where its warps' words lie."""
+"""The areas of one launch's buffer: their CTAs, and the places of their warps' words."""
 
 from __future__ import annotations
 

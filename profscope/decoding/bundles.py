@@ -1,4 +1,4 @@
-"""Launches that are alike and small, decoded as one: what numpy's steps cost is then shared by all of them.
+"""Small launches that are alike, decoded as one, which shares the cost of numpy's steps.
 
 A step of numpy's takes a microsecond however little it has to do, and a launch takes hundreds of them.
 """

@@ -1,4 +1,4 @@
-"""The spans of a warp as its rows tell them, in program order: where each begins and ends, and under what.
+"""The spans of a warp from its rows, in program order: begin, end and parent.
 
 A pattern holds places of words and no clocks, so that it serves every warp of the same shape.
 """

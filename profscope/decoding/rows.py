@@ -1,4 +1,4 @@
-"""The rows that warps wrote into a section's frames: which survived, in order, and under which row each ran.
+"""The rows that warps wrote into a section's frames: the surviving ones, in order, with their parent rows.
 
 Rows are told by the place of their first word, so that nothing of them is copied.
 """

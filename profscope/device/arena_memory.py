@@ -1,4 +1,4 @@
-"""The memory of an arena: the device's, which is filled again and again, and the host's that it is copied to.
+"""The memory of an arena: the device's, filled repeatedly, and the host's that it is copied to.
 
 pieces = pin(128 << 20)
 host = move([piece.numpy() for piece in first(pieces, used)], copied.synchronize, movers, 4)

@@ -1,4 +1,4 @@
-"""Which machine runs the kernels of a session: the GPU that is there, or the emulator."""
+"""The machine that runs the kernels of a session: the GPU, or the emulator."""
 
 from __future__ import annotations
 

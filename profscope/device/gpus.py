@@ -1,5 +1,5 @@
-"""The NVIDIA GPUs of this machine: what they and their driver say, and what they were measured to do at most
-(by `tuning.peaks`). Needs no torch.
+"""The NVIDIA GPUs of this machine: facts from them and their driver, and measured peaks (by `tuning.peaks`).
+Needs no torch.
 
 Peaks are in a file for each GPU, driver and Triton:
 

@@ -1,4 +1,4 @@
-"""How much a launch may record: ring lengths that fit the kernel, and fewer CTAs where memory is short."""
+"""The size of a launch's records: ring lengths that fit the kernel, and fewer CTAs if memory is short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost model: the cycles from which every clock value, and every reason to wait, follows.
+"""The cost model: the cycles behind every clock value and every wait.
 
 A warp issues the instructions of a basic block in the order of an assembler (`translation/ordering.py`). Each
 takes `issue` cycles of its time, or as many as ptxas makes instructions of it (`ptx_slots`); its result is

@@ -43,7 +43,7 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE | r
 
 
 def parse(text: str) -> Module:
-    """The module in `text`. Raises EmulatorError with the PTX line for what cannot be read."""
+    """The module in `text`. Raises EmulatorError with the PTX line that cannot be read."""
     files = {int(number): unquoted(name) for number, name in _FILE.findall(text)}
     for name in files.values():
         last = name.rpartition("/")[2]  # as LLVM repeats it in comments after each .loc, line breaks and all

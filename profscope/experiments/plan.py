@@ -1,4 +1,4 @@
-"""Which experiments a kernel's TTGIR allows: groups of ops, then lines, then the addresses of a line."""
+"""The experiments that a kernel's TTGIR allows: groups of ops, then lines, then the addresses of a line."""
 
 from __future__ import annotations
 

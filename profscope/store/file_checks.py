@@ -1,4 +1,4 @@
-"""Checks of a file before it is used: the form of its JSON, and how much it may claim to hold.
+"""Checks of a file before it is used: the form of its JSON, and bounds on its size.
 
 A form is a type, a tuple of types, a range of integers, `[form]` for a list, `Row` for a list of so many
 entries, a dict of forms by name for an object whose entries may lack or be null, or `Needs` if some entries

@@ -31,7 +31,7 @@ _CELLS: Final = "█▓▒░▚▖"
 @dataclass(frozen=True, repr=False)
 class Explanation:
     """kernel, variant: in `profile`, of the launch that is explained, also if it could not be recorded.
-    `profile` has the table `experiments`, so its findings and its file have what these measured. findings: of
+    `profile` has the table `experiments`, so its findings and its file have their measurements. findings: of
     the launch, as `profile.findings()`, and two columns more. tries: a row for each try, the fastest first.
     launched: the row of the launch. note: differences from the program's launch, else "".
 

@@ -1,5 +1,5 @@
-"""The launches of a program's kernels: which configuration takes most time, and a launch of it that can be
-repeated when the program has ended."""
+"""The launches of a program's kernels: the configuration with the most time, and a launch of it to repeat
+after the program."""
 
 from __future__ import annotations
 

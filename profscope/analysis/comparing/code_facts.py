@@ -317,8 +317,8 @@ def total_count(text: str) -> int:
 
 
 def about_facts(entry: Mapping[str, Any], build: Mapping[str, Any]) -> dict[str, str]:
-    """The kernel as a whole. entry: its configuration, as `metadata["variants"]` has it; build: what its
-    binary takes."""
+    """The kernel as a whole. entry: its configuration, as `metadata["variants"]` has it; build: resources of
+    its binary."""
     told = configuration(entry) | {name: build[name] for name in RESOURCES if build.get(name) is not None}
     facts = {name: str(value) for name, value in told.items()}
     for name, known in (entry.get("specialisation") or {}).items():

@@ -1,4 +1,5 @@
-"""The verdict of a gate on a comparison: what became slower than a bound, and what could not be judged."""
+"""The verdict of a gate on a comparison: launches slower than a bound, and launches that could not be
+judged."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ _NO_TIME = Sample(np.zeros(1), np.zeros(1), np.ones(1))
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """One side of a pair: its rows' figures, and what whole launches took."""
+    """One side of a pair: figures of its rows, and times of whole launches."""
 
     figures: Figures
     durations: Durations
@@ -356,10 +356,9 @@ _SIDES: Final = ("first", "second")
 
 
 def unit_of(a: Tables, b: Tables) -> tuple[str, list[str]]:
-    """The unit in which two profiles can be compared, and a note where it is not the usual one.
-
-    "ns" on a GPU, and "cycles" on the emulator, between GPUs, and where the clocks were not alike. Raises
-    DiffError where one profile is of the emulator and the other is not.
+    """The unit in which two profiles can be compared, and a note if it is not the usual one: "ns" on a GPU;
+    "cycles" on the emulator, between GPUs, and if clocks differ. Raises DiffError if one profile is of the
+    emulator and the other is not.
     """
     if a.emulated != b.emulated:
         one, other = ("first", "second") if a.emulated else ("second", "first")

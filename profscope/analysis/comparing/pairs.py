@@ -1,4 +1,4 @@
-"""Which launches of two profiles are compared: of one kernel, with like configurations and grids."""
+"""Pairs launches of two profiles: of one kernel, with like configurations and grids."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def paired(a: Tables, b: Tables) -> list[Pair]:
     Launches with the same constexprs and grid are paired first, those nearest in everything else. Launches
     with other constexprs are paired with the nearest remaining ones. Launches with the same constexprs and
     another grid are compared if their tensors are known to have the same sizes; else they do other work. A
-    kernel whose source both have is compared with itself, an edited one with what it was. Raises DiffError if
-    no kernel is in both.
+    kernel whose source both have is compared with itself, an edited one with its old version. Raises
+    DiffError if no kernel is in both.
     """
     groups_a, groups_b = _groups(a), _groups(b)
     if not groups_a.keys() & groups_b.keys():

@@ -45,9 +45,9 @@ class Spans:
     """Synchronous spans, marks left out, each array of shape (rows,), in order of launch, CTA, warp and time.
 
     site: row of the judged `sites`. cta: row of `ctas`. warp: a number for each warp of each CTA, from 0,
-    without gaps. start, end: cycles of the SM's clock, as they were read; duration, own: without what records
-    took, if known (`corrections`); own is what no span inside covers.
-    parent: row here, -1 at a root. row: that of the profile's table.
+    without gaps. start, end: cycles of the SM's clock, as they were read; duration, own: without recording
+    cost, if known (`corrections`); own: without the spans inside. parent: row here, -1 at a root. row: that
+    of the profile's table.
     """
 
     site: Ints

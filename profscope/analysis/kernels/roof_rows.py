@@ -1,4 +1,4 @@
-"""How near kernels come to what the device can do, by the types of their ops."""
+"""The use of the device's peaks by kernels, from the types of their ops."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class LaunchTimes:
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Recorded time over bare time, and between what it is with 95 % confidence."""
+    """Recorded time over bare time, and its 95 % interval."""
 
     ratio: float | None
     low_ratio: float | None
@@ -206,7 +206,7 @@ class LineEntry:
     """A source line, all call paths to it together.
 
     self_share, self_time: of its spans, over the kernel's warp time; spans: how many, of the scope that is
-    named. share_samples: of the samples of the bare binary, and between what it is with 95 % confidence.
+    named. share_samples: of the samples of the bare binary, with its 95 % interval.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""How configurations of a kernel, and scopes of one name, are told apart: the one rule for all views."""
+"""Labels that distinguish configurations of a kernel, and scopes of one name, in all views."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def differs_text(differs: Mapping[str, Any]) -> str:
 
 
 def told_apart(rows: Sequence[tuple[Hashable, str]]) -> list[str]:
-    """For each (what a row reads as, its call path) what to add to its name; "" where nothing need.
+    """For each (text of a row, its call path) the addition to its name; "" if not needed.
 
     That is " via " and the path without the steps at either end that all rows share which read the same.
     """

@@ -1,4 +1,4 @@
-"""A kernel's source lines: the one rule by which call paths are merged and lines are ranked.
+"""A kernel's source lines: call paths merged, lines ranked.
 
 A line is one entry, whatever calls led to it: shares, samples, spans and work of its paths add up. Lines are
 ranked by their share of PC samples if the kernel has enough of these, else by self time.

@@ -125,8 +125,8 @@ def more_spans(options: dict[str, Any]) -> str:
 
 
 def bare_kernels(tables: Tables, kernels: Sequence[str], spans: SummedSpans | None = None) -> list[str]:
-    """Those of some kernels that have spans, but none inside their own. spans: what the summary adds up,
-    if known."""
+    """Those of some kernels that have spans, but none inside their own. spans: sums of the summary, if
+    known."""
     sites = narrow_sites(tables.df)[1] if spans is None else spans.rows
     inside = {*sites.loc[sites["kind"] != "kernel", "kernel"]}
     return [name for name in kernels if name in {*sites["kernel"]} - inside]

@@ -31,7 +31,7 @@ def known_count(value: Any) -> int | None:
 
 
 def entry_of(kind: Callable[..., Entry], row: Mapping[Any, Any], **others: Any) -> Entry:
-    """An entry of a row of a table: fields are columns of their names, but for `others`."""
+    """An entry of a row of a table: fields are columns of their names, except `others`."""
     own = {each.name: row[each.name] for each in fields(cast(Any, kind)) if each.name not in others}
     return kind(**{name: _known(value) for name, value in own.items()}, **others)
 

@@ -1,4 +1,4 @@
-"""When launches ran by the host's clocks."""
+"""Times of launches by the host's clocks."""
 
 from __future__ import annotations
 

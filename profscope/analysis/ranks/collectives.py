@@ -1,4 +1,4 @@
-"""How long each rank of a job waited for the others in collectives.
+"""The time that each rank of a job waited for the others in collectives.
 
 Which events of several ranks are one collective follows from their order: the n-th of each, or n-th from the
 last.

@@ -1,4 +1,4 @@
-"""How far the ranks of a job are apart, launch by launch."""
+"""The time differences between the ranks of a job, launch by launch."""
 
 from __future__ import annotations
 

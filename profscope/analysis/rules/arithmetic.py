@@ -1,4 +1,4 @@
-"""Rules about arithmetic: which instructions take the issue slots and pipes."""
+"""Rules about arithmetic: instructions that fill the issue slots and pipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings of one configuration: every rule is asked, and what it finds is ranked."""
+"""The findings of one configuration: all rules, with their findings ranked."""
 
 from __future__ import annotations
 

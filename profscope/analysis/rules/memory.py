@@ -1,4 +1,4 @@
-"""Rules about how a kernel goes to memory: which sectors it touches, how wide, and how long it waits."""
+"""Rules about accesses to memory: sectors, widths and waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The table of scopes: one row per kernel, variant and scope, heaviest first; and which rows views show."""
+"""The table of scopes: one row per kernel, variant and scope, heaviest first; and the rows that views
+show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code behind source lines: TTGIR, PTX and SASS, where a profile has them."""
+"""The code behind source lines: TTGIR, PTX and SASS, if a profile has them."""
 
 import re
 from collections.abc import Iterator

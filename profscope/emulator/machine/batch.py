@@ -1,4 +1,4 @@
-"""A batch of CTAs: all of their state, and what the functions of instructions ask and do of it.
+"""A batch of CTAs: all of their state, and the interface for the functions of instructions.
 
 Registers are one array each for all threads of the batch (`arrays.py`); a mask says which threads a function
 is called for where they are not all.

@@ -1,4 +1,4 @@
-"""The threads' way: a batch of CTAs whose warps run the same basic block at the same time wherever they can.
+"""Execution of threads: the warps of a batch of CTAs run the same basic block together whenever they can.
 
 Each thread is at some block. The lowest block any thread is at runs next, for all threads that are at it; a
 mask says which when they are not all. Blocks are ordered so that threads which parted meet again (`flow.py`).

@@ -1,5 +1,4 @@
-"""How many sectors and wavefronts the warps of an access take, by its addresses; and which sectors a launch
-has touched.
+"""Sectors and wavefronts of the warps of an access, by its addresses; and the sectors that a launch touched.
 
 Global memory: the distinct 32-byte sectors of a warp's active lanes. Shared memory: 32 banks of 4 bytes give
 one word each in a wavefront, so a warp takes one for each of the different words that its lanes want of the
