@@ -86,7 +86,7 @@ class Selection:
         return cta - (area << stride_log2) ^ area * SPREAD % (1 << 32) >> 32 - stride_log2
 
     def fewer(self, ctas: int, bits: LaunchBits) -> LaunchBits | None:
-        """The bits of a launch that records about half as much; None where one could record no CTA."""
+        """The bits of a launch that records about half as much; None if one could record no CTA."""
         if self.ids or ctas >> bits.stride_log2 <= 1:
             return None
         return LaunchBits(bits.stride_log2 + 1, bits.ring_log2)

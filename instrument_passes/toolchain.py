@@ -61,7 +61,7 @@ class Binary:
 
 
 def build(text: str, file: str, bare: str = "") -> Binary:
-    """Build a module to a binary, with no GPU. Raises ToolchainError where Triton or its tools cannot.
+    """Build a module to a binary, with no GPU. Raises ToolchainError if Triton or its tools cannot.
 
     bare: the module without records, if it is to round as that one does, as it would in a session.
     """

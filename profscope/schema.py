@@ -1,7 +1,7 @@
 """The columns of a profile's tables: their names, order and dtypes, each declared once.
 
 `df` has one row per span, ordered by launch, cta, warp, then pre-order in time; behind these columns it has
-one for each name of a payload, missing where a span carries none; ops of pipelined loops carry `stage` and
+one for each name of a payload, missing if a span carries none; ops of pipelined loops carry `stage` and
 `for_iteration` (see `instrument_passes.analyses.loop_stages`). `launches` has one row per launch. Cycles are
 SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces). `file` and
 `line` are the innermost line outside of Triton's own package, "" and 0 if unknown; `call_path` has the

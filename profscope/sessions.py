@@ -152,7 +152,7 @@ class Session(Questions):
     def pause(self) -> None:
         """Let launches run bare until `resume()`, as without a session: they pay nothing and count nowhere.
 
-        Does nothing where it is paused already, and in a forked process. Raises SessionError where the
+        Does nothing where it is paused already, and in a forked process. Raises SessionError if the
         session is not open.
         """
         if not self._is_forked:
@@ -162,7 +162,7 @@ class Session(Questions):
     def resume(self) -> None:
         """Record again after `pause()`; does nothing where it is not paused, and in a forked process.
 
-        Raises SessionError where the session is not open, or another one has begun meanwhile.
+        Raises SessionError if the session is not open, or another one has begun meanwhile.
         """
         if not self._is_forked:
             with uninterrupted():

@@ -31,7 +31,7 @@ def start(**options: Any) -> Session:
 
         profscope.start(instrument="light")
 
-    It ends with `profscope.stop()`, or with the interpreter. Raises SessionError where one is active.
+    It ends with `profscope.stop()`, or with the interpreter. Raises SessionError if one is active.
     """
     if _started() is not None:
         raise SessionError("profscope.start() has begun a session already; profscope.stop() ends it")
@@ -43,7 +43,7 @@ def start(**options: Any) -> Session:
 def stop() -> Session:
     """End the session that `start` began, and return it: its tables can be read and saved.
 
-    Raises SessionError where there is none.
+    Raises SessionError if there is none.
     """
     ending = _started()
     if ending is None:

@@ -155,7 +155,7 @@ def _is_last(nodes: list[Node], at: int) -> bool:
 
 
 def answer_rows(profile: Profile, name: str, shown: Collection[str]) -> list[Row]:
-    """The rows of the question or table of this name, missing values as None; none where it is not to be
+    """The rows of the question or table of this name, missing values as None; none if it is not to be
     shown."""
     if name not in shown:
         return []

@@ -119,7 +119,7 @@ def make_timeline(
 
     known: the profile's sites, where the caller has them.
 
-    Raises TraceError where that is no part of it.
+    Raises TraceError if that is no part of it.
     """
     df = profile.tables.df
     rows = df[(df["launch"] == choice.launch) & (df["cta"] == choice.cta)]

@@ -211,7 +211,7 @@ def _apart(upper: tuple[Op, str], bound: tuple[Op, str], loop: Op) -> int:
 
 
 def _linear(op: Op, name: str, depth: int = 0) -> tuple[str, int]:
-    """A value that `op` uses as another plus a constant; the other is "" where it is a constant itself."""
+    """A value that `op` uses as another plus a constant; the other is "" if it is a constant itself."""
     constant = constant_of(op, name)
     if constant is not None:
         return "", constant

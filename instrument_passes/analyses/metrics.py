@@ -217,7 +217,7 @@ def phase_bytes(roles: Mapping[Op, Role]) -> dict[Op, int]:
 
 
 def _number(op: Op) -> int | None:
-    """The bytes, or arrivals, that a barrier is to expect; None where they are not written down."""
+    """The bytes, or arrivals, that a barrier is to expect; None if they are not written down."""
     match = _NUMBER.search(op.text)
     return None if match is None else int(match[1])
 

@@ -273,7 +273,7 @@ def _of_types(kernel: Mapping[Any, Any], tables: Tables) -> dict[str, tuple[floa
 
 
 def _rows(key: tuple[Any, ...], found: Mapping[str, Any], basis: str) -> list[dict[str, Any]]:
-    """found: by resource used, unit, peak and peak_pct; None where unknown."""
+    """found: by resource used, unit, peak and peak_pct; None if unknown."""
     kernel, variant = _configuration(key)
     rows = []
     for resource in RESOURCES:

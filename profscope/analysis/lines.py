@@ -111,7 +111,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     the emulator's), and missing without them. Arithmetic counts at its own line. An instruction of PTX counts
     as those that ptxas makes of it.
 
-    Shares are missing (NA) where there is no such witness, and 0 where there is one that saw nothing there.
+    Shares are missing (NA) if there is no such witness, and 0 if there is one that saw nothing there.
     Time whose records were overwritten stands at no line, and is in the warp time: so `self_share` is what
     the summary's `share` says of the scopes there.
     Samples, stalls, waits and instructions are of the bare binary.
@@ -151,7 +151,7 @@ def lines_of(tables: Tables, known: TimeSources, apart: pd.DataFrame | None = No
 
 
 def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Series, pd.Series]:
-    """By row its share of all that the table has of its configuration, missing where that is 0, and its
+    """By row its share of all that the table has of its configuration, missing if that is 0, and its
     weight. What no record covers is at no line, and counts in the whole."""
     if table.empty:
         return pd.Series(pd.NA, rows.index, dtype="Float64"), pd.Series(0, rows.index, dtype="int64")
@@ -231,7 +231,7 @@ def _reasons(rows: pd.DataFrame, samples: pd.DataFrame, sources: Sources) -> dic
 
 
 def _work(rows: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Any]:
-    """bytes_at_most and flops by row, missing where no op there has any."""
+    """bytes_at_most and flops by row, missing if no op there has any."""
     names = ["bytes_at_most", "flops"]
     if summary[names].isna().all(axis=None):
         return dict.fromkeys(names, pd.array([pd.NA] * len(rows), "Int64"))

@@ -183,7 +183,7 @@ def _last(builds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def timed_entry(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """A variant's entry in `metadata["baseline"]` (see `dispatch.baseline`); {} where there is none."""
+    """A variant's entry in `metadata["baseline"]` (see `dispatch.baseline`); {} if there is none."""
     key = variant_entry(metadata, kernel, variant).get("key")
     entries = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
     return next((each for each in entries if each["key"] == key), {})

@@ -22,7 +22,7 @@ Places = Mapping[tuple[str, int], tuple[str, str, int]]
 
 
 def variant_entry(metadata: Mapping[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """The metadata of a variant (docs/views.md); {} where they do not have it."""
+    """The metadata of a variant (docs/views.md); {} if they do not have it."""
     variants = (metadata.get("variants") or {}).get(kernel) or []
     return next((each for each in variants if each.get("variant") == variant), {})
 

@@ -205,7 +205,7 @@ class HostScopes:
                         entered.scope.begin(self, entered)
 
     def begin(self, name: str, source: str, *, nested: bool = True) -> Row | None:
-        """A range of the calling thread's begins; None where there have been too many. nested: those that
+        """A range of the calling thread's begins; None if there have been too many. nested: those that
         begin before it ends lie in it."""
         entered = Entered(None, nested=nested)
         row = self.begin_as(entered, name, source)

@@ -101,7 +101,7 @@ class Job:
             self._leave()
 
     def describe(self) -> dict[str, Any]:
-        """The metadata's entry "job", as far as it is known now; {} where there is no job."""
+        """The metadata's entry "job", as far as it is known now; {} if there is no job."""
         if not self._left.is_set():
             self._meet()
             self._begin_to_ask()
@@ -174,7 +174,7 @@ class Job:
 
 
 def _connected(hosts: list[str], port: int) -> socket.socket:
-    """Raises OSError where no host of these can be reached."""
+    """Raises OSError if no host of these can be reached."""
     failed: OSError = OSError("no host is named")
     for host in hosts:
         try:
@@ -231,7 +231,7 @@ class RankClock:
     """Rank 0's: answers whoever knows the token, in a thread of its own, until it is closed."""
 
     def __init__(self, token: bytes, now: Now = time.time_ns) -> None:
-        """Raises OSError where no port can be had."""
+        """Raises OSError if no port can be had."""
         self._token, self._now = token, now
         self._listener = socket.create_server(("", 0))
         self.port: int = self._listener.getsockname()[1]

@@ -90,7 +90,7 @@ class Listing:
 def read_listing(text: str) -> Listing:
     """Read what `nvdisasm -c -hex` prints.
 
-    Raises ToolchainError where there is no instruction, or code of more than one kernel.
+    Raises ToolchainError if there is no instruction, or code of more than one kernel.
     """
     if len(_SECTION.findall(text)) > 1:
         raise ToolchainError("the cubin holds several kernels; one is expected, as Triton makes them")

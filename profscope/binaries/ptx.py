@@ -112,7 +112,7 @@ def embedded(cubin: bytes) -> list[str] | None:
     """The lines of the PTX that a cubin was made of, as ptxas keeps them: without comments and line
     information.
 
-    None where the cubin has none. It is the section `.nv_debug_ptx_txt` of the ELF file; a line ends with a
+    None if the cubin has none. It is the section `.nv_debug_ptx_txt` of the ELF file; a line ends with a
     zero.
     """
     for name, content in elf_sections(cubin):

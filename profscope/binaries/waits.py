@@ -268,7 +268,7 @@ def is_counted_wait(instruction: Instruction) -> bool:
 def awaited_groups(
     at: int, instructions: Sequence[Instruction], controls: Sequence[Control], before: Flow
 ) -> set[int]:
-    """The asynchronous work that the counted wait at `at` waits for; nothing where its operands are not read.
+    """The asynchronous work that the counted wait at `at` waits for; nothing if its operands are not read.
 
     Goes back over all paths and counts the groups closed on the way: the newest may stay under way. An
     earlier wait of the same kind bounds what can still be.

@@ -146,7 +146,7 @@ def _candidates(given: str | None) -> Iterator[str]:
 
 
 def _claim(path: Path, whole: Path, *, must: bool) -> Output | None:
-    """None where the name is taken and need not be had."""
+    """None if the name is taken and need not be had."""
     if not must and (path.exists() or _folder(path).exists()):
         return None
     check_replaceable(path, f"cannot write {str(path)!r}")

@@ -117,7 +117,7 @@ def _recorded(
 
 
 def _spool(given: Path) -> Path:
-    """A folder for the spool: absolute, since the program may go to another one. Raises SessionError where it
+    """A folder for the spool: absolute, since the program may go to another one. Raises SessionError if it
     could not be made at the first launch."""
     folder = given.absolute()
     there = next(each for each in (folder, *folder.parents) if each.exists())

@@ -141,7 +141,7 @@ class _TorchNvtx:
 
 
 def _annotated(annotation: Any) -> object:
-    """The text of an `nvtx.annotate`, which versions keep in different places; "" where it has none."""
+    """The text of an `nvtx.annotate`, which versions keep in different places; "" if it has none."""
     given = getattr(annotation, "init_args", None)
     if given is not None:
         return given[0] or ""

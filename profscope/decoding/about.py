@@ -99,7 +99,7 @@ class _Sample(NamedTuple):
 
 
 def _how_far_off(launches: Sequence[TimedBundle]) -> str:
-    """Of one kernel's launches, by those of which it is worst; "" where no CTA of any came to its end."""
+    """Of one kernel's launches, by those of which it is worst; "" if no CTA of any came to its end."""
     samples = _samples(launches)
     if not samples:
         return ""

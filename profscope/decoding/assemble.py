@@ -222,7 +222,7 @@ class CtaTimes:
     recorded: npt.NDArray[np.bool_]
 
     def of_launches(self, launches: int) -> tuple[Ints, Ints]:
-        """By launch, when its first CTA began and its last one ended, ns; 0 where none came to its end."""
+        """By launch, when its first CTA began and its last one ended, ns; 0 if none came to its end."""
         start, end = np.zeros(launches, np.int64), np.zeros(launches, np.int64)
         some, first = np.unique(self.place, return_index=True)
         if len(some):

@@ -45,7 +45,7 @@ class Build:
     fit; instructions: of machine code; each None if unknown.
     sources: the texts of the kernel and of the functions it calls. model: where torch.compile made it of, as
     `recording.origins` says; {} for other kernels. ptx: what it was assembled from, ttgir: what that was made
-    from; "" where there is none.
+    from; "" if there is none.
     """
 
     kernel: str

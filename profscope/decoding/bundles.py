@@ -1,4 +1,4 @@
-"""Small launches that are alike, decoded as one, which shares the cost of numpy's steps.
+"""Small launches that are alike, decoded as one to share the cost of numpy's steps.
 
 A step of numpy's takes a microsecond however little it has to do, and a launch takes hundreds of them.
 """
@@ -235,7 +235,7 @@ def decode_launch(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedL
 
 
 def _laid_out(found: Found) -> DecodedLaunch | None:
-    """One CTA of each kind, and the layout of all; None where CTAs are too many kinds or too short, or where
+    """One CTA of each kind, and the layout of all; None if CTAs are too many kinds or too short, or where
     clocks do not go on in the order of the program."""
     spans = int(found.recorded.spans.sum())
     if spans < LEAST_ALIKE:

@@ -155,7 +155,7 @@ def _sections(words: Words, ctas: npt.NDArray[np.void], manifest: Manifest, ring
 def _several(
     apart: Apart, of: Ints, sections: list[Wrote], recorded: Recorded, patterns: Patterns
 ) -> SeveralLaunches | None:
-    """None where only some of these launches have lost rows: `_patterns` takes all of them for alike."""
+    """None if only some of these launches have lost rows: `_patterns` takes all of them for alike."""
     launches = apart.launches
     records, dropped = np.zeros(launches), np.zeros(launches)
     for each in sections:

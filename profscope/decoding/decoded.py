@@ -121,7 +121,7 @@ class Layout:
 @dataclass(frozen=True)
 class Payload:
     """The values of one name: column `name` of the spans at `rows` (positions), int32 or float32. places: of
-    each its word's in the CTA's area, None where a number follows from the span."""
+    each its word's in the CTA's area, None if a number follows from the span."""
 
     name: str
     rows: Small

@@ -45,7 +45,7 @@ _NEVER = np.iinfo(np.int64).max  # cycles
 class TimeBase:
     """Maps (sm, cycle) to ns, for one launch or for L that are decoded as one (see `SeveralLaunches`).
 
-    clock_ghz: mean cycles per ns, NaN where a launch gave nothing to fit; uncertainty_ns: what a timestamp
+    clock_ghz: mean cycles per ns, NaN if a launch gave nothing to fit; uncertainty_ns: what a timestamp
     may be off by: the largest distance of a measured pair from the curve and half a step of the globaltimer.
     Both of shape (L,). step_ns: of the globaltimer. sms: SM ids, sorted. first, last: per SM, its points;
     epoch_ns: since when these count. point_*: all SMs' points one after another: cycle, ns since the epoch,
@@ -144,7 +144,7 @@ class _LaunchClocks(NamedTuple):
     """Of L launches. steps: the greatest common divisors of their globaltimer readings, ns; 0 if there are
     none.
 
-    slope: ns per cycle by least squares, each SM about its own mean, NaN where nothing tells; spread: the
+    slope: ns per cycle by least squares, each SM about its own mean, NaN if nothing tells; spread: the
     squares of the distances of its cycles from their means, summed up; each of shape (L,).
     """
 

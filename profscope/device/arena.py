@@ -184,7 +184,7 @@ class DeviceBuffers:
         self, lane: Lane, size: int, stream: int, zero: Sequence[Blocks] | None
     ) -> ArenaFilling | None:
         """The filling that takes a launch, at `lane.next`: the lane claims this, and what has been zeroed
-        behind it, too, so that launches to come need not ask. None where the buffers are closed.
+        behind it, too, so that launches to come need not ask. None if the buffers are closed.
 
         All of a claim is zero, but for the launch at its beginning: who zeroes less zeroes nothing behind it.
         """
@@ -213,7 +213,7 @@ class DeviceBuffers:
 
     def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> ArenaFilling | None:
         """The filling that takes a launch of this size: rotated to, zeroed, waited for by the stream. None
-        where the buffers were closed meanwhile."""
+        if the buffers were closed meanwhile."""
         while self._current.used + size > self.limit_bytes:
             self._rotate()
             if self.closed:

@@ -114,7 +114,7 @@ def anchor_of(answers: Sequence[Answer]) -> tuple[int, int, int] | None:
 
 
 def _answers(device: int) -> list[Answer]:
-    """Raises RuntimeError where the kernel cannot be run."""
+    """Raises RuntimeError if the kernel cannot be run."""
     torch.cuda.set_device(device)
     torch.cuda.current_stream()  # makes torch's context this thread's
     stream = torch.cuda.Stream()

@@ -53,7 +53,7 @@ def cost_of(bare: int, recorded: int, read: int) -> RecordCost:
 def _times(device: int) -> list[int]:
     """Cycles of the bare loop, of the other one, and from one clock read to the next, of the last launch.
 
-    Raises RuntimeError where the kernel cannot be run.
+    Raises RuntimeError if the kernel cannot be run.
     """
     torch.cuda.set_device(device)
     torch.cuda.current_stream()  # makes torch's context this thread's

@@ -219,7 +219,7 @@ def _chunk(content: Bytes, begin: int) -> Chunk:
 
 
 def _header(content: Bytes, at: int) -> Any:
-    """The header at a byte; None where there is no whole one."""
+    """The header at a byte; None if there is no whole one."""
     raw = content[at : at + CHUNK.itemsize].tobytes()
     if len(raw) < CHUNK.itemsize or not raw.startswith(MAGIC):
         return None

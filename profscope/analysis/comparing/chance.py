@@ -122,7 +122,7 @@ def compared(a: Sample, b: Sample, floor: Floats) -> Change:
 
 
 def _of_one(other: Sample) -> Floats:
-    """The variance of one launch, where the other side has several; 0 where it has not."""
+    """The variance of one launch, where the other side has several; 0 if it has not."""
     return np.nan_to_num(other.variance * (other.freedom + 1))
 
 

@@ -191,7 +191,7 @@ class KernelAnalysis:
 
     @cached_property
     def configuration(self) -> dict[str, Any]:
-        """The entry of metadata["variants"], {} where there is none."""
+        """The entry of metadata["variants"], {} if there is none."""
         return variant_entry(self.tables.metadata, self.kernel, self.variant)
 
     def build(self, name: str) -> dict[str, Any]:

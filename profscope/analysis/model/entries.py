@@ -103,7 +103,7 @@ class Ctas:
 
 @dataclass(frozen=True)
 class Records:
-    """Of all launches."""
+    """Records of all launches."""
 
     kept: int
     dropped: int
@@ -195,7 +195,7 @@ class ExperimentEntry:
 
 @dataclass(frozen=True)
 class StallShare:
-    """Of a line's samples."""
+    """A share of a line's samples."""
 
     stall: str
     share: float

@@ -70,22 +70,22 @@ def _runs_before(earlier: Node, later: Node) -> bool:
 
 
 def _loaded_again(kernel: Kernel) -> Iterator[Where]:
-    """Without it the later load is gone, and nobody waits for it, nor, if its traffic binds the kernel, for
-    other loads behind it."""
+    """Without the cause the later load is gone, and waits for it; if its traffic binds the kernel, also waits
+    for other loads behind it."""
     table = kernel.table
     for line, again in repeated_loads(kernel).items():
         rows = kernel.at({line}) & table.of(*LOAD_OPS)
         if not table.total("sectors", rows):
             continue
         waits = again.share * table.waits(kernel.at({line}) & table.of_class(*LOADED[:2]))
-        what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
+        earlier = f"line {again.before}" if again.before else "the previous step"
         edit = Edit(waits, sectors=table.amount("sectors") * without(rows, again.share))
         kept = kernel.resources.kept(edit)
         held = kernel.resources.held_by_traffic(kept, 1 - kept["l1"]) or 0.0
         yield Where(
             kernel.line(line), replace(edit, removed=max(waits, held)),
             {
-                "what": what, "waiting": of_samples(waits),
+                "earlier": earlier, "waiting": of_samples(waits),
                 "repeated": Quantity(100 * again.share * table.share("sectors", rows), "% of all sectors"),
             },
         )  # fmt: skip
@@ -271,7 +271,7 @@ _TOGETHER: Final = (
 RULES: Final = (
     Rule(
         "redundant-load", _ALL, _loaded_again,
-        "the address is the one that {what}: {repeated} are loaded again, and {waiting} wait for that",
+        "{earlier} already loaded this address: {repeated} are loaded again; {waiting} wait for that",
         "keep the data in registers (a block that holds the whole row), merge the passes, or load in front "
         "of the loop",
     ),

@@ -103,7 +103,7 @@ class Block:
 class Annotated:
     """The functions of a kernel's variant, the kernel itself first. witness: what shares are by: "samples"
     or "spans". form: of the code behind the lines, "" if none was asked for. notes: what could not be
-    told; no_code: why there is none of that code, "" where there is some. label and differs: as of its
+    told; no_code: why there is none of that code, "" if there is some. label and differs: as of its
     `Group`.
     """
 

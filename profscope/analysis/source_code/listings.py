@@ -28,7 +28,7 @@ _LOCATION = re.compile(r"\s*loc\(#?\w*\)\s*$")
 @dataclass(frozen=True)
 class Instruction:
     """One instruction or op. number: its pc, which is shown in hexadecimal, or its line in the text. share:
-    of the binary's samples, None where it was not sampled."""
+    of the binary's samples, None if it was not sampled."""
 
     number: int
     is_pc: bool

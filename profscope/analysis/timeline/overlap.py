@@ -55,7 +55,7 @@ def overlap(tables: Tables) -> pd.DataFrame:
     a wait for it returned; dots, in which one is under way or some warp is in one; other, in which some warp
     does anything else but wait; copies_and_dots, copies_and_other, dots_and_other, in which both are so; and
     none, in which all warps wait, with nothing in flight. A kernel that overlaps well has copies_and_dots
-    near the smaller of the two. An SM is missing where only some of its CTAs were recorded.
+    near the smaller of the two. An SM is missing if only some of its CTAs were recorded.
 
     If copies were waited for and not recorded themselves, as at the default level, their columns are missing:
     copies, copies_and_dots, copies_and_other and none.
