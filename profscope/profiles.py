@@ -271,20 +271,23 @@ def diff(
 
     kernel; variant_a, variant_b, grid_a, grid_b: configurations and grids, missing and "" if a side has none.
     Launches with the same constexprs and grid are compared, the nearest in all else; then launches with other
-    constexprs with the nearest of the other side. configuration: tells these launches from the kernel's
-    others; differs: differences between a and b. scope, kind, file, call_path: of b, else of a; line_a,
-    line_b: 0 if that side has no such line. Lines are matched by the functions' texts, through edits. status:
-    "changed", "same" (no more than noise), "appeared" or "gone". significant: whether the change is more than
-    noise. Launches are compared (Yuen's trimmed t test), or CTAs if a side has one launch only. A change must
-    exceed a floor, such as 3 % of a launch between two sessions; at most 5 % of all significant rows are
-    noise, in the long run (Benjamini and Hochberg). Cold and first launches are left out if there are others.
-    Emulated cycles have no noise: any change counts. change: of a launch, b less a, of self time summed over
-    all its warps, so that rows can grow while the launch gets shorter; of async rows total time; of rows of
-    kind "launch" the time of the launch itself. In attrs["unit"], "ns" or "cycles". percent: of a, missing if
-    that is 0; low, high: the 95 % interval of change, floor included. self_a, self_b, total_a, total_b,
-    count_a, count_b: of a launch, scaled up to its grid: trimmed means. They use corrected durations, without
-    the cost of records, if both sides have it: attrs["durations"] is "corrected" or "raw". Launches as a
-    whole stay raw. launches_a, launches_b: how many were compared.
+    constexprs with the nearest of the other side.
+    configuration: tells these launches from the kernel's others; differs: differences between a and b.
+    scope, kind, file, call_path: of b, else of a; line_a, line_b: 0 if that side has no such line. Lines are
+    matched by the functions' texts, through edits.
+    status: "changed", "same" (no more than noise), "appeared" or "gone".
+    significant: whether the change is more than noise. Launches are compared (Yuen's trimmed t test), or CTAs
+    if a side has one launch only. A change must exceed a floor, such as 3 % of a launch between two sessions;
+    at most 5 % of all significant rows are noise, in the long run (Benjamini and Hochberg). Cold and first
+    launches are left out if there are others. Emulated cycles have no noise: any change counts.
+    change: of a launch, b less a, of self time summed over all its warps, so that rows can grow while the
+    launch gets shorter; of async rows total time; of rows of kind "launch" the time of the launch itself. In
+    attrs["unit"], "ns" or "cycles". percent: of a, missing if that is 0; low, high: the 95 % interval of
+    change, floor included.
+    self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means.
+    They use corrected durations, without the cost of records, if both sides have it: attrs["durations"] is
+    "corrected" or "raw". Launches as a whole stay raw.
+    launches_a, launches_b: how many were compared.
 
     attrs has "unit", "emulated", "notes" (other differences, and the floor), "not_measured", "counters": a
     list of dicts, hardware counters that differ by more than 5 %, or 3 points of a percentage (kernel,

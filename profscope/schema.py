@@ -406,15 +406,16 @@ def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:
 class Tables:
     """A profile as plain data: all that decoding and importing make, and all that analyses and files read.
 
-    df: one row per span, the columns of SPAN_DTYPES, in order of launch, cta, warp and time. launches: one
-    row per launch, the columns of LAUNCH_DTYPES. metadata: a JSON-able dict: tool, versions, device, options,
-    notes to the user. samples: where launches under the sampler stood, and why, the columns of SAMPLE_DTYPES.
-    host: one row per scope of the host's code, the columns of HOST_DTYPES and metrics. events: one row per
-    event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES. counts: how often each instruction
-    ran, in bare launches or on the emulator, the columns of COUNT_DTYPES. counters: hardware counters of bare
-    launches, the columns of COUNTER_DTYPES. experiments: costs of lines, measured by leaving them out, the
-    columns of EXPERIMENT_DTYPES. ctas: when the CTAs of launches began and ended, and on which SM, the
-    columns of CTA_DTYPES.
+    df: one row per span, the columns of SPAN_DTYPES, in order of launch, cta, warp and time.
+    launches: one row per launch, the columns of LAUNCH_DTYPES.
+    metadata: a JSON-able dict: tool, versions, device, options, notes to the user.
+    samples: where launches under the sampler stood, and why, the columns of SAMPLE_DTYPES.
+    host: one row per scope of the host's code, the columns of HOST_DTYPES and metrics.
+    events: one row per event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES.
+    counts: how often each instruction ran, in bare launches or on the emulator, the columns of COUNT_DTYPES.
+    counters: hardware counters of bare launches, the columns of COUNTER_DTYPES.
+    experiments: costs of lines, measured by leaving them out, the columns of EXPERIMENT_DTYPES.
+    ctas: when the CTAs of launches began and ended, and on which SM, the columns of CTA_DTYPES.
     """
 
     df: pd.DataFrame = field(default_factory=spans_frame)

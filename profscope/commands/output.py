@@ -1,7 +1,8 @@
 """The output file of a run, created before the program starts, so that it cannot fail an hour later.
 
-trace.json            the trace, written at the end trace.json.partial/   what has been recorded, while the
-program runs and if it is cut short trace.json.partial.1/ the same of a run before, which was killed
+trace.json            the trace, written at the end
+trace.json.partial/   the recording, while the program runs and if it is cut short
+trace.json.partial.1/ the recording of an earlier run that was killed
 
 A process of a job has these in a folder of its own: trace/rank=3/trace.json.
 """
