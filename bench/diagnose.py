@@ -133,7 +133,7 @@ def judge(case: Mapping[str, Any], profile: Profile, besides: Collection[str] = 
     cause, line = found[0][:2] if found else ("", 0)
     bounds = tuple(table[["gain_low_pct", "gain_high_pct"]].iloc[0]) if found else (0.0, 0.0)
     # What is loaded twice is loaded at two lines, either of which can go: the finding names both.
-    earlier = re.search(r"the one that line (\d+) has loaded", " ".join(table["evidence"].head(1)))
+    earlier = re.search(r"line (\d+) already loaded", " ".join(table["evidence"].head(1)))
     line = int(earlier[1]) if earlier and int(earlier[1]) in case["lines"] else line
     lines = {
         *_lines_of_statements(profile, case["lines"]),

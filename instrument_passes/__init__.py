@@ -1,4 +1,4 @@
-"""Passes over Triton's TTGIR: what a session can record, by name, and the version.
+"""Passes over Triton's TTGIR, by name, and the version.
 
 Nothing is imported here, so that packaging and what shows a profile can read this.
 """

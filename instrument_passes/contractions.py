@@ -1,4 +1,5 @@
-"""Which products a PTX text fuses into sums, and so leaves unrounded: builds that agree in this round alike.
+"""The products that a PTX text fuses into sums, and so leaves unrounded: builds that agree in this round
+alike.
 
 In `a * b + c * d` either product may be fused into the addition. Which one LLVM takes depends on the order it
 keeps its operands in, and that on what else stands between them: on clock reads, say. Nothing else that
@@ -49,8 +50,8 @@ Sum = tuple[str, tuple[Operand, Operand]]
 
 @dataclass(frozen=True)
 class Contractions:
-    """sums: by what is added up, the products that are fused into the sum, None for none, each with a place
-    where it is so, "k.py:12"."""
+    """sums: by summands, the product that is fused into the sum, None for none, each with a place,
+    "k.py:12"."""
 
     sums: Mapping[Sum, Mapping[Operand | None, str]]
 
@@ -62,7 +63,8 @@ class Contractions:
 
 
 def unlike_text(places: Sequence[str]) -> str:
-    """Of what `unlike` returns, if that is anything: "the sum at k.py:12 fuses another product than ..."."""
+    """The text of the result of `unlike`, if it is not empty: "the sum at k.py:12 fuses another product than
+    ..."."""
     if len(places) == 1:
         return f"the sum at {places[0]} fuses another product than in the bare kernel"
     shown, more = places[:_SHOWN_PLACES], len(places) - _SHOWN_PLACES

@@ -1,4 +1,4 @@
-"""The `profscope` dialect: what passes insert and `lower-records` lowers.
+"""The `profscope` dialect: ops that passes insert and `lower-records` lowers.
 
     "profscope.begin"() {id = 3 : i32, kind = "op", name = "ld", op = "tt.load", bytes = 64 : i64} : () -> ()
     "profscope.payload"(%k) {id = 3 : i32, name = "step"} : (i32) -> ()

@@ -1,4 +1,4 @@
-"""Finding what a folder holds, so that a file in it is enough to be known."""
+"""Finds the modules of a folder, so that a new file needs no registration."""
 
 from __future__ import annotations
 

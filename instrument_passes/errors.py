@@ -22,7 +22,7 @@ __all__ = [
 class ProfscopeError(Exception):
     """Base of every error that profscope raises on purpose.
 
-    exit_code: what a command-line tool ends with because of it, 1 for a failure, 2 for wrong usage.
+    exit_code: of a command-line tool, 1 for a failure, 2 for wrong usage.
     """
 
     exit_code: ClassVar[int] = 1

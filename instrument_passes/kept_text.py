@@ -23,7 +23,7 @@ def packed(text: str) -> str:
 
 
 def unpacked(text: str) -> str:
-    """The text that `packed` was given. Raises IRError for anything else, and for what is beyond 64 MiB."""
+    """The text that `packed` was given. Raises IRError for anything else, and beyond 64 MiB."""
     try:
         inflater = zlib.decompressobj()
         data = inflater.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)

@@ -1,4 +1,4 @@
-"""Corrects the LLVM IR that the optimiser has left of a kernel with records, in two ways.
+"""Corrects the optimised LLVM IR of a kernel with records, in two ways.
 
 **It rounds as the bare kernel.** LLVM fuses the first operand of `a * b + c * d` into the addition, if that
 is a product, and so does not round it. Which one comes first, its `reassociate` pass decides by how many
@@ -8,7 +8,7 @@ whichever comes first. So operands that are the other way round than in the bare
 
 **The span of a load does not wait for its data.** Triton unpacks loaded data right behind the load, ahead of
 the clock read that ends its span. If that takes an instruction, the warp waits for the data before it reads
-the clock. So what is made of loaded data between a load and that clock read is made where it is first used.
+the clock. So values computed from loaded data between a load and that clock read move to their first use.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def is_ambiguous(text: str) -> bool:
 def as_bare(text: str, bare: str) -> str:
     """A module of LLVM IR with the operands of its additions in the order that they have in the bare one.
 
-    Additions are the same if their products are, down to loads, each of which is told by its number among
-    those alike. What has no counterpart stays as it is.
+    Additions are the same if their products are, down to loads, which are identified by their number among
+    equal loads. An addition without a counterpart stays as it is.
     """
     wanted: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
     for each in _sums(bare.splitlines()):
@@ -129,7 +129,7 @@ _LABEL: Final = re.compile(r"^[\w.$-]+:")
 
 
 def unpacked_late(text: str) -> str:
-    """A module of LLVM IR whose clock reads do not wait for what is unpacked ahead of them.
+    """A module of LLVM IR whose clock reads do not wait for data unpacked ahead of them.
 
     Values without a name are numbered in the order of the lines, so they get other numbers.
     """

@@ -86,11 +86,11 @@ BITS: Final = "bits"  # in a field's metadata: how wide an integer is printed; 3
 class SpanAttributes:
     """Attributes that have their default value are not printed and not stored.
 
-    kind: what the table of spans shows, such as "op". name: what the span is called. op: the name of the op
-    that it is around. bytes and flops: what one CTA moves and computes each time, known from the types of the
-    op; 0 where there is nothing to tell (see `analyses/metrics.py`). part, channel and pending: what the op
-    is to asynchronous work (see `async_roles.Role`), "" if nothing. stage, loop, ahead and peeled: what the
-    op is to a pipelined loop (see `loop_stages.Stage`), "" if nothing.
+    kind: of the table of spans, such as "op". name: of the span. op: the name of the op inside. bytes and
+    flops: moved and computed by one CTA each time, by the types of the op; 0 if unknown (see
+    `analyses/metrics.py`). part, channel and pending: the op's role in asynchronous work (see
+    `async_roles.Role`), "" if none. stage, loop, ahead and peeled: its role in a pipelined loop (see
+    `loop_stages.Stage`), "" if none.
     """
 
     kind: str
@@ -286,7 +286,7 @@ class Manifest:
 
     @property
     def cta_fixed_bytes(self) -> int:
-        """Of a CTA's area, without its rings: whole sectors, as the rings are anyway."""
+        """Bytes of a CTA's area without its rings: whole sectors, like the rings."""
         return align(CTA_HEADER.itemsize + self.warps * self.fixed_bytes, SECTOR)
 
     def cta_bytes(self, ring_log2: int) -> int:

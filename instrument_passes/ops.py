@@ -1,4 +1,4 @@
-"""The table of ops: class, name shown, what the end of a span on the op means, what it moves and computes.
+"""The table of ops: class, name shown, meaning of the end of a span, bytes and FLOPs.
 
 A span around an op covers its issue: the warp goes on as soon as the instructions are issued, unless the op
 itself waits (`OpInfo.completes`). The table knows every op of Triton's dialects from 3.6 to 3.9, also those

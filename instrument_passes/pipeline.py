@@ -29,7 +29,8 @@ _ITEM: Final = re.compile(r"\s*(?:([^{},]+\.py):)?([A-Za-z][\w-]*)\s*(?:\{([^{}]
 def parse_pipeline(text: str) -> list[Pass]:
     """The passes that `text` names, in order.
 
-    Raises PipelineError naming what is unknown, malformed, there twice, or behind what must come after it.
+    Raises PipelineError that names a pass or option that is unknown, malformed, repeated or in the wrong
+    order.
     """
     pipeline: list[Pass] = []
     at = 0
@@ -50,8 +51,8 @@ def parse_pipeline(text: str) -> list[Pass]:
 def run_pipeline(module: Module, pipeline: Sequence[Pass], context: PassContext) -> None:
     """Apply the passes in order, in place.
 
-    Raises PassError naming the file and line, the pass and, where there is one, the op; IRError for a module
-    in which an op has not the form that its name asks for.
+    Raises PassError naming the file and line, the pass and, if there is one, the op; IRError for a module in
+    which an op has not the form that its name asks for.
     """
     if pipeline:
         check_structure(module)

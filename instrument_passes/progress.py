@@ -10,7 +10,7 @@ it, the CTA and the launch. So memory grows with the GPU and not with the grid. 
 that has last written to it. If a place waits for something with a number (an mbarrier of an array and its
 phase, or an address), that is stored before the mark. How far the outermost loop is has words of its own.
 
-The launcher hands a kernel the address of its COUNTERS, where `slots` says where the slots are.
+The launcher hands a kernel the address of its COUNTERS; their `slots` has the address of the slots.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The binary record format: the one place where bytes of a profile buffer get a meaning.
+"""The binary record format of a profile buffer.
 
 A launch's buffer holds one area per recorded CTA, and a stamp for every other one::
 
@@ -14,12 +14,12 @@ of a warp goes to ring slot `n % 2^c`; the parent's row stores how many rows a c
 which makes trip counts and drops exact. In a warp-specialised kernel word 0 of the root row marks the section
 (the warp program: the kernel's body, or one partition) that wrote the segment.
 
-How many CTAs are recorded (s) and how long the rings are (c) is decided at each launch, by the allocator:
-it hands the kernel the buffer's address, which is a multiple of BASE_ALIGNMENT, with a LaunchBits in the low
-bits. An address without the enable bits, as any other allocator gives, makes the kernel record nothing.
+How many CTAs are recorded (s) and how long the rings are (c) is decided at each launch, by the allocator: it
+hands the kernel the buffer's address, a multiple of BASE_ALIGNMENT, with a LaunchBits in the low bits. An
+address without the enable bits, as any other allocator gives, makes the kernel record nothing.
 
-What a short CTA pays for is the memory it touches and the instructions of its header, so areas consist of
-whole SECTORs, a CTA's header is one, and what only one CTA of the launch need say is in the launch's.
+A short CTA pays for the memory it touches and the instructions of its header. So areas consist of whole
+SECTORs, a CTA's header is one, and facts that one CTA of the launch can state are in the launch's header.
 
 Stamps are there if the program writes some (Manifest.stamps) and the grid has at most MAX_STAMPED CTAs: one
 for each CTA by linear id, those that record included, which leave theirs zero.

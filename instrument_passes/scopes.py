@@ -1,13 +1,12 @@
 """The traces of user-named scopes in a module's text, from the source to the optimised TTGIR.
 
-`profscope.language` emits *markers*, empty inline assembly whose text says what it is::
+`profscope.language` emits *markers*, empty inline assembly with a text::
 
     tt.elementwise_inline_asm "// profscope {\\22do\\22: \\22enter\\22, \\22name\\22: \\22load\\22}" ...
 
-Before any optimisation `tag_scopes` takes those of enter and exit out, so that nothing is in the
-optimiser's way, and gives every op between them a location that names its scope:
-`fused<"profscope:3">["x"("k.py":7:8)]`. Locations go wherever their ops go. What number 3 is stands in the
-module's attribute `profscope.scopes`.
+Before any optimisation `tag_scopes` takes those of enter and exit out, so that nothing is in the optimiser's
+way, and gives every op between them a location that names its scope: `fused<"profscope:3">["x"("k.py":7:8)]`.
+Locations go wherever their ops go. The module's attribute `profscope.scopes` has the scope of number 3.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def set_sites(module: Module, sites: list[Site]) -> None:
 
 
 def notes_of(module: Module) -> tuple[str, ...]:
-    """What passes have to say of a module besides its records; goes into the manifest."""
+    """The passes' notes on a module; they go into the manifest."""
     return tuple(map(str, _read(module, _NOTES)))
 
 

@@ -1,4 +1,4 @@
-"""Which CTAs of a kernel record: chosen before it is compiled, and stated in its manifest.
+"""The CTAs of a kernel that record: chosen before it is compiled, and stated in its manifest.
 
     no list   one CTA of every 2^s by linear id, now this one, now that; area: id >> s
     a list    the CTAs of the list; area: the position in it
@@ -86,7 +86,7 @@ class Selection:
         return cta - (area << stride_log2) ^ area * SPREAD % (1 << 32) >> 32 - stride_log2
 
     def fewer(self, ctas: int, bits: LaunchBits) -> LaunchBits | None:
-        """The bits of a launch that records about half as much; None where one could record no CTA."""
+        """The bits of a launch that records about half as much; None if one could record no CTA."""
         if self.ids or ctas >> bits.stride_log2 <= 1:
             return None
         return LaunchBits(bits.stride_log2 + 1, bits.ring_log2)
@@ -106,8 +106,8 @@ class LaunchBits:
     """The fields in the low bits of a buffer's address.
 
     stride_log2: one CTA of every 2^stride_log2 records, or as `Selection` says. ring_log2: rings have
-    2^ring_log2 rows; what is encoded is how much that is above MIN_RING_LOG2, modulo 32. ENABLE is as many
-    bits as a thread's number in its warp has, so that the kernel tests both at once.
+    2^ring_log2 rows; encoded is its excess over MIN_RING_LOG2, modulo 32. ENABLE is as many bits as a
+    thread's number in its warp has, so that the kernel tests both at once.
     """
 
     stride_log2: int = 0

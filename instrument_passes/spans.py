@@ -1,4 +1,4 @@
-"""Spans around ops, with all that the analyses know of an op filled in: what most passes need to record.
+"""Spans around ops, with the facts of the analyses filled in, for most passes.
 
 spans = Spans(module, context)
 span = spans.around(op)                      # named after the op, with its bytes, flops, ...
@@ -47,10 +47,10 @@ class Spans:
     def around(self, op: Op, name: str = "", landing: int = 0) -> int:
         """Put a span around an op, called `name` or else after the op; returns its id.
 
-        The span has the op's bytes and flops, its predicate (there is no span where that is false), its role
-        in asynchronous work and its stage of a pipelined loop. `landing` are bytes of copies that have no
-        spans themselves and arrive with this op (`landing_at`). What is inserted before the op
-        afterwards, such as a payload, stands in the span.
+        The span has the op's bytes and flops, its predicate (if false, there is no span), its role in
+        asynchronous work and its stage of a pipelined loop. `landing` are bytes of copies that have no spans
+        themselves and arrive with this op (`landing_at`). Ops inserted before the op afterwards, such as a
+        payload, are in the span.
         """
         span, known = self.new_id(), self._known_of(op)
         known["bytes"] += landing

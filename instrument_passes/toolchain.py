@@ -46,9 +46,9 @@ _SASS: Final = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
 class Binary:
     """A module built for a GPU. warps: of a CTA, workers of partitions included.
 
-    shared_bytes: what a launch asks for; registers: of a thread (AMD: its vector registers, those for
-    accumulation included); local_bytes: stack and spills of a thread; instructions: padding left out.
-    contractions: None where there is no PTX.
+    shared_bytes: of a launch; registers: of a thread (AMD: its vector registers, those for accumulation
+    included); local_bytes: stack and spills of a thread; instructions: padding left out. contractions: None
+    without PTX.
     """
 
     target: str
@@ -61,7 +61,7 @@ class Binary:
 
 
 def build(text: str, file: str, bare: str = "") -> Binary:
-    """Build a module to a binary, with no GPU. Raises ToolchainError where Triton or its tools cannot.
+    """Build a module to a binary, with no GPU. Raises ToolchainError if Triton or its tools cannot.
 
     bare: the module without records, if it is to round as that one does, as it would in a session.
     """
@@ -69,14 +69,14 @@ def build(text: str, file: str, bare: str = "") -> Binary:
 
 
 def binary_of(target: str, left: dict[str, Any], metadata: dict[str, Any]) -> Binary:
-    """Of what `built` returns. Raises ToolchainError where NVIDIA's tools cannot read it."""
+    """The binary of a kernel from `built`. Raises ToolchainError if NVIDIA's tools cannot read it."""
     usage = _of_cubin(left["cubin"]) if "cubin" in left else _of_amdgcn(left["amdgcn"])
     contractions = contractions_of(left["ptx"]) if "ptx" in left else None
     return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage, contractions)
 
 
 def built(text: str, file: str, bare: str = "") -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """A module's target, what each stage of its build leaves, and the metadata. Raises ToolchainError."""
+    """A module's target, the output of each stage of its build, and the metadata. Raises ToolchainError."""
     module = parse(text, file)
     target = unquote(module.attr("ttg.target") or '""')
     stages = {"cuda": ("llir", "ptx", "cubin"), "hip": ("llir", "amdgcn", "hsaco")}.get(

@@ -6,7 +6,7 @@ In short:
         kernel[grid](...)
     prof.df                      # one row per span, per warp, per CTA, with source lines
     prof.save("trace.json")      # opens in Perfetto and in profscope view
-    profscope.diff(old, prof)    # what has changed, line by line, and what of it is more than noise
+    profscope.diff(old, prof)    # changes, line by line, and whether they are more than noise
     with profscope.scope("step"):    # a part of the program: prof.host has when it ran and what it launched
         ...
     prof = profscope.start()     # a session where a with statement does not fit; profscope.stop() ends it

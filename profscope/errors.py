@@ -1,4 +1,4 @@
-"""Everything profscope raises on purpose or warns of; `profscope` itself has the base class and the warnings.
+"""The errors and warnings of profscope; `profscope` itself has the base class and the warnings.
 
     ProfscopeError
     ├── OptionError          an option to session() or a pass is wrong (also a ValueError)
@@ -9,18 +9,18 @@
     ├── TraceError           a file is not a trace that can be read
     ├── DiffError            two profiles have nothing that can be compared (also a ValueError)
     ├── DrawError            a figure, or the report in a notebook, cannot be drawn (also a ValueError)
-    ├── EmulatorError        the emulator met what it cannot or must not execute
+    ├── EmulatorError        the emulator cannot or must not execute an instruction
     │   └── HangError        the emulated kernel does not end
-    └── InstrumentError      what goes wrong in a TTGIR module or in a pass over it
+    └── InstrumentError      an error in a TTGIR module or in a pass over it
         ├── IRError          text that is not TTGIR, or an edit that the op at hand does not allow
         │   └── PassError    a pass cannot do its work on this module: names the pass and the op
         ├── PipelineError    a pipeline names an unknown pass or option, or cannot be read
         ├── ManifestError    a manifest is not one, or of another version
-        └── ToolchainError   Triton, or a tool it ships, is missing or too old for what was asked
+        └── ToolchainError   Triton, or a tool it ships, is missing or too old
 
 An InstrumentError reaches whoever uses `instrument_passes` itself: a pass of your own, `profscope opt`. A
-session turns it into an OptionError where its options are wrong, and into a CompileError or a note where a
-kernel cannot be instrumented.
+session turns it into an OptionError if its options are wrong, and into a CompileError or a note if a kernel
+cannot be instrumented.
 
 Command-line tools (`run_command`) print any of them as one line on stderr and end with its `exit_code`:
 
@@ -78,7 +78,8 @@ __all__ = [
 
 
 class OptionError(ProfscopeError, ValueError):
-    """An option is unknown, of the wrong type or out of range; the message names it and what it takes."""
+    """An option is unknown, of the wrong type or out of range; the message names it and its allowed
+    values."""
 
     exit_code = 2
 
@@ -100,11 +101,11 @@ class RecordError(ProfscopeError, ValueError):
 
 
 class TraceError(ProfscopeError, ValueError):
-    """A file is not a trace that can be read; the message says what it is."""
+    """A file is not a readable trace; the message describes it."""
 
 
 class DiffError(ProfscopeError, ValueError):
-    """Two profiles have nothing that can be compared; the message says what each is of."""
+    """Two profiles have nothing to compare; the message names the contents of each."""
 
 
 class DrawError(ProfscopeError, ValueError):
@@ -112,7 +113,7 @@ class DrawError(ProfscopeError, ValueError):
 
 
 class EmulatorError(ProfscopeError, RuntimeError):
-    """The emulator met what it cannot or must not execute; the message names opcode, line and thread."""
+    """The emulator cannot or must not execute an instruction; the message names opcode, line and thread."""
 
 
 class HangError(EmulatorError):
@@ -128,7 +129,7 @@ class DistrustWarning(UserWarning):
 
 
 def exit_status(done: str, failed: str, *others: str) -> str:
-    """What the help of a command says of its exit codes, wrapped to 80 columns."""
+    """The exit codes in the help of a command, wrapped to 80 columns."""
     said = [f"0 {done}", f"1 {failed}", "2 wrong usage", *others, "130 interrupted"]
     return textwrap.fill(f"exit status: {'; '.join(said)}", 79)
 

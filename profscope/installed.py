@@ -25,7 +25,8 @@ def missing(extra: str) -> list[str]:
 
 
 def require(extra: str, what: str, error: type[ProfscopeError] = SessionError) -> None:
-    """Raise an error where a module of an extra is not installed: `what` needs it; and how to get it."""
+    """Raise an error if a module of an extra is not installed. It names `what` needs it, and the command to
+    install it."""
     modules = missing(extra)
     if modules:
         raise error(f"{what} needs {' and '.join(modules)}: pip install 'profscope[{extra}]'")

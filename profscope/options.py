@@ -58,9 +58,8 @@ class EvidenceOption(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of one session: what `profscope.session` takes.
-
-    Raises OptionError naming the option, the value and what it takes.
+    """Options of one session, the arguments of `profscope.session`. Raises OptionError naming the option, the
+    value and the allowed values.
     """
 
     kernels: str = _option(
@@ -202,7 +201,7 @@ class Options:
 
     @classmethod
     def not_default(cls, described: Mapping[str, Any]) -> dict[str, Any]:
-        """Of the options as a profile's metadata have them, those that are not what they are by default."""
+        """The options in a profile's metadata that differ from their defaults."""
         defaults = {each.name: each.default for each in fields(cls) if each.init}
         return {name: value for name, value in described.items() if value != defaults.get(name)}
 
@@ -304,7 +303,7 @@ class Options:
 
     @property
     def evidence_asked(self) -> EvidenceOption:
-        """What `evidence=` asks for."""
+        """The evidence that `evidence=` asks for."""
         return _asked(self.evidence)
 
     @property

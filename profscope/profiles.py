@@ -148,8 +148,7 @@ class Questions(abc.ABC):
 
 class Profile(Tables, Questions):
     """The data of a session, as plain tables: `df`, `launches`, `ctas`, `samples`, `counts`, `counters`,
-    `experiments`, `host`, `events` and `metadata` (see `Tables`), and what they can be asked (see
-    `Questions`).
+    `experiments`, `host`, `events` and `metadata` (see `Tables`), and questions about them (see `Questions`).
 
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
     `profscope.analysis.spans.corrections`), and where torch.compile made kernels `module`, `model_file` and
@@ -236,8 +235,8 @@ def load(
     sm: int | None = None,
     warp: int | None = None,
 ) -> Profile:
-    """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto Chrome trace as
-    far as it goes; or what a session with `spool=` wrote: its file, or its folder if there is one file in it.
+    """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto Chrome trace as far as it
+    goes; or the spool of a session: its file, or its folder if it has one file.
 
         profscope.load("trace/", kernels="matmul")         # a regular expression that is searched in names
         profscope.load("spans.parquet", launch=3, cta=17)
@@ -271,32 +270,32 @@ def diff(
     more.
 
     kernel; variant_a, variant_b, grid_a, grid_b: configurations and grids, missing and "" if a side has none.
-    Launches with the same constexprs and grid are compared, nearest in all else; of the others, those with
-    other constexprs and the nearest of the other side.
-    configuration: what tells these launches from the kernel's others; differs: what a and b do not share.
-    scope, kind, file, call_path: as b has them where it does; line_a, line_b: 0 if that side has no such
-    line. Lines are matched by the functions' texts, through edits.
+    Launches with the same constexprs and grid are compared, the nearest in all else; then launches with other
+    constexprs with the nearest of the other side.
+    configuration: tells these launches from the kernel's others; differs: differences between a and b.
+    scope, kind, file, call_path: of b, else of a; line_a, line_b: 0 if that side has no such line. Lines are
+    matched by the functions' texts, through edits.
     status: "changed", "same" (no more than noise), "appeared" or "gone".
-    significant: whether the change is more than noise. Launches are compared (Yuen's trimmed t test), CTAs
-    where a side has one launch only. Changes below a floor are none, as between two sessions 3 % of a launch;
-    and of all significant rows at most 5 % are noise, in the long run (Benjamini and Hochberg). Cold launches
-    are left out, and first ones, where there are others. Emulated cycles have no noise: any change counts.
+    significant: whether the change is more than noise. Launches are compared (Yuen's trimmed t test), or CTAs
+    if a side has one launch only. A change must exceed a floor, such as 3 % of a launch between two sessions;
+    at most 5 % of all significant rows are noise, in the long run (Benjamini and Hochberg). Cold and first
+    launches are left out if there are others. Emulated cycles have no noise: any change counts.
     change: of a launch, b less a, of self time summed over all its warps, so that rows can grow while the
     launch gets shorter; of async rows total time; of rows of kind "launch" the time of the launch itself. In
-    attrs["unit"], "ns" or "cycles". percent: of a, missing where that is 0; low, high: the 95 % interval of
+    attrs["unit"], "ns" or "cycles". percent: of a, missing if that is 0; low, high: the 95 % interval of
     change, floor included.
     self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means.
     They use corrected durations, without the cost of records, if both sides have it: attrs["durations"] is
     "corrected" or "raw". Launches as a whole stay raw.
     launches_a, launches_b: how many were compared.
 
-    attrs has "unit", "emulated", "notes" (what else differs, and which floor holds), "not_measured",
-    "counters": a list of dicts, hardware counters that differ by more than 5 %, or 3 points of a percentage
-    (kernel, variant_a, variant_b, counter, unit, a, b, change), and
-    "program": the time of all recorded launches, and the parts that changed or were not judged.
+    attrs has "unit", "emulated", "notes" (other differences, and the floor), "not_measured", "counters": a
+    list of dicts, hardware counters that differ by more than 5 %, or 3 points of a percentage (kernel,
+    variant_a, variant_b, counter, unit, a, b, change), and "program": the time of all recorded launches, and
+    the parts that changed or were not judged.
 
     `.failed(above=5)` is the verdict of a gate, as of `profscope diff --fail-above 5%`: a list of reasons.
-    `.not_judged` lists launches that the gate could not judge. `.code` is the table of what differs in the
+    `.not_judged` lists launches that the gate could not judge. `.code` is the table of differences in the
     compiled code.
 
     pair: kernels that were renamed, the name in a to that in b.

@@ -1,40 +1,39 @@
 """The columns of a profile's tables: their names, order and dtypes, each declared once.
 
 `df` has one row per span, ordered by launch, cta, warp, then pre-order in time; behind these columns it has
-one for each name of a payload, missing where a span carries none; ops of pipelined loops carry `stage` and
-`for_iteration` (see `instrument_passes.analyses.loop_stages`). `launches` has one row per launch. Cycles
-are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
-`file` and `line` are the innermost line outside of Triton's own package, "" and 0 if unknown;
-`call_path` has the functions and lines that lead to it, outermost first, "" where no function was called.
-`parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
-at a root. `wait` is the row of the span whose return ended an async span, -1 if none is known.
+one for each name of a payload, missing if a span carries none; ops of pipelined loops carry `stage` and
+`for_iteration` (see `instrument_passes.analyses.loop_stages`). `launches` has one row per launch. Cycles are
+SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces). `file` and
+`line` are the innermost line outside of Triton's own package, "" and 0 if unknown; `call_path` has the
+functions and lines that lead to it, outermost first, "" without a call. `parent` is the row of the span
+around this one, that of an async span the row of the span that started it; -1 at a root. `wait` is the row of
+the span whose return ended an async span, -1 if none is known.
 
 `ctas` has one row per CTA, ordered by launch and cta: when it began and ended, by its SM's clock and in ns,
 from its first warp's begin to its last warp's end, or, where it has no spans, from its first warp's begin to
-that warp's end. `recorded` says whether it has spans. CTAs that did not come to their end have no row.
+that warp's end. `recorded` says whether it has spans. Unfinished CTAs have no row.
 
-`samples` says where the hardware found warps, and why they did not go on. They are of launches of the
-`binary` "bare", which have no row in the table of launches: their `launch` is -1. `samples` warps stood at
-the instruction `pc`, bytes from the function's start, for the reason `stall`, and of these the instruction
-`blamed_pc` is the cause; where a stall has several causes, whole samples are divided among them. `file`,
-`line`, `call_path` and `class` are those of `pc`, `blamed_file`, `blamed_line` and `blamed_class` those of
-`blamed_pc`; a class says what an instruction is (docs/source-view.md), "" if unknown.
+`samples` has the PC samples of warps and their stall reasons. They are of launches of the `binary` "bare";
+these have no row in the table of launches, so `launch` is -1. `samples` warps were at the instruction `pc`,
+bytes from the function's start, for the reason `stall`, caused by the instruction `blamed_pc`; if a stall has
+several causes, whole samples are divided among them. `file`, `line`, `call_path` and `class` are those of
+`pc`, `blamed_file`, `blamed_line` and `blamed_class` those of `blamed_pc`; the class of an instruction
+(docs/source-view.md) is "" if unknown.
 
 `counts` has one row per instruction of a configuration's bare binary, and how often it ran, summed over
 `launches`: `executed` counts warps, `threads` those of their threads that are not predicated off, `sectors`
 32-byte sectors of global memory and `wavefronts` those of shared memory, each with the fewest that the same
 bytes could take (`_ideal`), `local_sectors` sectors of local memory, and `divergent` branches whose threads
 part. `counters` has one row per hardware counter of a configuration: `value` in `unit`, NVIDIA's name in
-`metric`, and in `peak_pct` how much that is of the most that the GPU can do, null if there is no such most;
-`launches` is how many it took to count all counters.
+`metric`, and in `peak_pct` its percentage of the GPU's peak, null without a peak; `launches` is the number of
+launches for all counters.
 
 `experiments` has one row per part of a kernel that was left out or changed, in the order in which that was
-tried (docs/experiments.md). `file` and `line` are those of the `op`, "" and 0 of a group of ops;
-`experiment` ("off", "contiguous" or "resident") is what was done, and `saved_pct` what that saved of the bare
-time, with its 95 % interval from `low_pct` to `high_pct`. A launch with it takes `time_us` on a GPU, and
-`time_kcycles`, thousands of cycles of the cost model, on the emulator: the other one is missing, as all of
-these are where it was not timed. `valid` says whether nothing else changed; `why_not` why it is not valid or
-was not made, else "".
+tried (docs/experiments.md). `file` and `line` are those of the `op`, "" and 0 of a group of ops; `experiment`
+is "off", "contiguous" or "resident", and `saved_pct` its saving of the bare time, with its 95 % interval from
+`low_pct` to `high_pct`. A launch with it takes `time_us` on a GPU, and `time_kcycles`, thousands of cycles of
+the cost model, on the emulator: the other one is missing, and all are missing if it was not timed. `valid`:
+nothing else changed; `why_not`: why it is not valid or was not made, else "".
 
 `sums` has one row per launch and site if the spans of a job do not fit into memory: then `df` has
 those of one rank, and the sums those of all. `count`, `total_*`, `self_*` and `max_*` are as in a summary,
@@ -44,15 +43,14 @@ profile's unit, 0 if all CTAs recorded.
 
 `host` has one row per scope of the host's code (`profscope.scope`, NVTX ranges, torch.profiler's
 `record_function`: `source`), in order of beginning; `parent` is the row of the scope around it on its thread,
--1 at a root. Behind these columns it has one for each metric, float64, NaN where a scope has none. `events`
-has one row per event of the host's and the GPUs' that Kineto saw: `kind` is "kernel", "collective", "copy" or
+-1 at a root. Behind these columns it has one for each metric, float64, NaN if a scope has none. `events` has
+one row per event of the host's and the GPUs' that Kineto saw: `kind` is "kernel", "collective", "copy" or
 "set" on a GPU, and "op", "call" (of CUDA's) or "annotation" on the host. `parent` is the event around it on
 its thread, or the call that launched it, -1 if none is known; `host` is the row of the scope it was in, or
-was launched in, -1 for none; `launch` that of the table of launches, -1 where it has none; `bytes` what was
-copied, -1 if unknown; `call_path` the scopes and events around it, outermost first. On the host
-`device` and `stream` are -1, on a GPU `thread` is. Both tables' times are of the host's clock
-(`time.time_ns()`), and so are those of no other table. `host` of a launch is the row of the scope it was
-launched in, -1 for none.
+was launched in, -1 for none; `launch` that of the table of launches, -1 for none; `bytes` the copied bytes,
+-1 if unknown; `call_path` the scopes and events around it, outermost first. On the host `device` and `stream`
+are -1, on a GPU `thread` is. Times of these two tables, and of no other, are of the host's clock
+(`time.time_ns()`). `host` of a launch is the row of the scope it was launched in, -1 for none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -317,7 +315,7 @@ EVENT_DTYPES = {
 
 
 def payload_names(df: pd.DataFrame) -> list[str]:
-    """The columns of a span table that are payloads: neither of all spans nor worked out from them."""
+    """The columns of a span table that are payloads: neither of all spans nor derived from them."""
     return [name for name in df.columns if name not in SPAN_DTYPES and name not in _BESIDE]
 
 
@@ -453,7 +451,7 @@ class Tables:
     events: one row per event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES.
     counts: how often each instruction ran, in bare launches or on the emulator, the columns of COUNT_DTYPES.
     counters: hardware counters of bare launches, the columns of COUNTER_DTYPES.
-    experiments: what each line costs, measured by leaving it out, the columns of EXPERIMENT_DTYPES.
+    experiments: costs of lines, measured by leaving them out, the columns of EXPERIMENT_DTYPES.
     ctas: when the CTAs of launches began and ended, and on which SM, the columns of CTA_DTYPES.
     sums: of the spans of each site in each launch, if df has those of one rank only, the columns of
         SUM_DTYPES.

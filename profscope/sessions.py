@@ -1,4 +1,4 @@
-"""The session: what a kernel author opens around launches."""
+"""The session that a user opens around launches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ P = ParamSpec("P")
 
 
 class Session(Questions):
-    """A running or finished session: what a `Profile` can be asked it can be asked, too.
+    """A running or finished session, with all questions of a `Profile`.
 
     The tables may be read inside the block as well: they then cover the launches so far, and reading them
     waits for those launches. A copy of a closed session, also a pickled one, is its `Profile`.
@@ -152,7 +152,7 @@ class Session(Questions):
     def pause(self) -> None:
         """Let launches run bare until `resume()`, as without a session: they pay nothing and count nowhere.
 
-        Does nothing where it is paused already, and in a forked process. Raises SessionError where the
+        Does nothing where it is paused already, and in a forked process. Raises SessionError if the
         session is not open.
         """
         if not self._is_forked:
@@ -162,7 +162,7 @@ class Session(Questions):
     def resume(self) -> None:
         """Record again after `pause()`; does nothing where it is not paused, and in a forked process.
 
-        Raises SessionError where the session is not open, or another one has begun meanwhile.
+        Raises SessionError if the session is not open, or another one has begun meanwhile.
         """
         if not self._is_forked:
             with uninterrupted():

@@ -1,4 +1,4 @@
-"""Recording switched on and off by calls, where a with statement does not fit.
+"""Recording switched on and off by calls, if a with statement does not fit.
 
 profscope.start(ctas=64)
 train()
@@ -27,11 +27,11 @@ class _Started(Session):
 
 
 def start(**options: Any) -> Session:
-    """Begin a session; takes what `profscope.session` takes, and returns it.
+    """Begin and return a session, with the arguments of `profscope.session`.
 
         profscope.start(instrument="light")
 
-    It ends with `profscope.stop()`, or with the interpreter. Raises SessionError where one is active.
+    It ends with `profscope.stop()`, or with the interpreter. Raises SessionError if one is active.
     """
     if _started() is not None:
         raise SessionError("profscope.start() has begun a session already; profscope.stop() ends it")
@@ -43,7 +43,7 @@ def start(**options: Any) -> Session:
 def stop() -> Session:
     """End the session that `start` began, and return it: its tables can be read and saved.
 
-    Raises SessionError where there is none.
+    Raises SessionError if there is none.
     """
     ending = _started()
     if ending is None:
@@ -73,7 +73,7 @@ def resume() -> None:
 
 
 def profile(function: Callable[P, T] | None = None, /, **options: Any) -> Any:
-    """Make each call of a function a session; takes what `profscope.session` takes.
+    """Make each call of a function a session, with the arguments of `profscope.session`.
 
         @profscope.profile(instrument="light")
         def step(x): ...

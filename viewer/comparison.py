@@ -101,10 +101,9 @@ class Comparison:
 
 
 def compare(options: argparse.Namespace) -> Comparison:
-    """Of the traces that the command line names.
+    """The comparison of the traces that the command line names.
 
-    Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
-    cannot be compared.
+    Raises TraceError if one cannot be read or the selection is empty, DiffError if they cannot be compared.
     """
     traces = [read(name) for name in (options.a, options.b)]
     profiles = [part_of(trace.profile, TraceFilter(kernels=options.kernels)) for trace in traces]

@@ -1,4 +1,4 @@
-"""Hints and errors as a command line has them, where analyses name options as in Python.
+"""Hints and errors for a command line; analyses name options as in Python.
 
 session(instrument="heavy")    `profscope run --instrument heavy`
 ctas=64                        --ctas 64

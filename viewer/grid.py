@@ -25,8 +25,7 @@ LEAST_WIDTH = 10
 
 
 def fit(text: str, width: int) -> str:
-    """Text cut to a width in terminal cells, with an ellipsis in place of what is missing; not behind a part
-    of a number."""
+    """Text cut to a width in terminal cells, with an ellipsis at the cut, never inside a number."""
     return text if cell_len(text) <= width else before_number(set_cell_size(text, max(width - 1, 0))) + "…"
 
 
@@ -86,8 +85,8 @@ def _pieces(text: str, width: int) -> Iterator[str]:
 @dataclass(frozen=True)
 class Column:
     """A column's head, and what it holds: a "number" keeps its width, a "name" is cut at its end, a "path" at
-    its start, a "kernel" at its end or, where kernels would look the same then, in its middle. Where lines
-    are too short the column of the highest `spare` is left out first, of 0 never."""
+    its start, a "kernel" at its end or in its middle, if kernels would look the same otherwise. If lines are
+    too short, the column of the highest `spare` is left out first, one of 0 never."""
 
     head: str
     holds: Literal["name", "kernel", "path", "number"] = "number"
@@ -154,7 +153,7 @@ def _cell(text: str, column: Column, width: int) -> str:
 
 
 def heading(name: str, parts: Sequence[str], width: int) -> list[Text]:
-    """A table's or a drawing's title: the name, and behind it or, indented, below it what is said of it."""
+    """A table's or a drawing's title: the name, and the remark behind it or, indented, below it."""
     title = fit(name, width)
     one_line = wrap(parts, width - cell_len(title) - 2, ", ") if width - cell_len(title) > 2 else []
     if len(one_line) == 1:

@@ -1,7 +1,7 @@
 """The header: the kernels, the device, the options, recorded and lost launches.
 
-The first screen has what one must know to read its figures, above them (`render_top`) or beside them, and
-below them what was noted (`render_foot`); `--show header` has all of it (`render_header`).
+The first screen has the facts for reading its figures above them (`render_top`) or next to them, and notes
+below them (`render_foot`); `--show header` has everything (`render_header`).
 """
 
 import re
@@ -57,8 +57,8 @@ TO_CHECK = (
 
 @dataclass(frozen=True)
 class Shown:
-    """The model, and what is shown of the trace of this name. chosen: what was asked for, by name; all_spans:
-    those of the whole trace."""
+    """The model, and the shown part of the trace of this name. chosen: the selection, by name; all_spans: of
+    the whole trace."""
 
     model: ProfileModel
     trace: str
@@ -140,7 +140,7 @@ def _of_kernels(said: Sequence[str], most: int | None = None) -> list[str]:
 
 
 def render_header(shown: Shown, width: int) -> list[Text]:
-    """All of it: lines of at most `width` cells; what is too long for one goes on in the next."""
+    """The whole header: lines of at most `width` cells; longer ones are wrapped."""
     header, size = shown.header, _size(shown.header)
     rows: list[_Row] = [
         ("Verdict", shown.model.verdict.headline.split() if header.launches else [], " "),
@@ -167,8 +167,8 @@ def render_header(shown: Shown, width: int) -> list[Text]:
 
 
 def render_top(shown: Shown, width: int) -> list[Text]:
-    """What one must know before the first figure: what was recorded, what is shown of it, whether to believe
-    it, and what was lost. Where nothing was recorded, why, and all of the header."""
+    """The facts above the first figure: recording, selection, verdict and losses. If nothing was recorded,
+    the reason, and the whole header."""
     header = shown.header
     if header.launches == 0:
         return render_header(shown, width)
@@ -204,12 +204,12 @@ def render_hangs(texts: Sequence[str], width: int) -> list[Text]:
 
 
 def render_foot(shown: Shown, width: int) -> list[Text]:
-    """What was noted, and the program around the kernels; nothing where `render_top` has said it."""
+    """Notes, and the program around the kernels; empty if `render_top` has them."""
     return _render(shown.model, _noted(shown.model), width) if shown.header.launches else []
 
 
 def of_launches(model: ProfileModel) -> list[str]:
-    """What is to be known of launches' times, beside them."""
+    """The remark on launches' times."""
     uncertainty = model.header.device.time_uncertainty_ns
     if model.unit == "ns" and not model.emulated and uncertainty:
         return [f"timestamps +-{uncertainty:.0f} ns"]
@@ -217,12 +217,12 @@ def of_launches(model: ProfileModel) -> list[str]:
 
 
 def of_ctas(header: Header) -> list[str]:
-    """What is to be known of the times of CTAs as a whole, beside them."""
+    """The remark on the times of whole CTAs."""
     return ["as read"] if header.corrected else []
 
 
 def of_scopes(header: Header) -> list[str]:
-    """What is to be known of the times of scopes and warps, beside them."""
+    """The remark on the times of scopes and warps."""
     return ["recording time subtracted"] if header.corrected else []
 
 

@@ -1,4 +1,4 @@
-"""The trace that the command line names, and what reading it asks of the process."""
+"""The trace that the command line names, and settings of the process for reading it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["Trace", "imported_beside", "part_of", "read"]
 
 @dataclass(frozen=True)
 class Trace:
-    """A profile; the name to show for where it came from; when it was written, in seconds since the
-    epoch; how many spans it has, of which the profile may have less."""
+    """A profile; the name to show for its source; its time of writing, in seconds since the epoch; its number
+    of spans, of which the profile may have only a part."""
 
     profile: Profile
     name: str
@@ -39,7 +39,7 @@ def read(argument: str, only: TraceFilter | None = None) -> Trace:
 
 
 def part_of(profile: Profile, selection: TraceFilter) -> Profile:
-    """The profile of what is asked for alone, see `selected`; the same one where that is everything."""
+    """The selected part of the profile (see `selected`); the same profile if that is everything."""
     return profile if selection.is_all else Profile.of(selected(profile.tables, selection))
 
 
@@ -52,11 +52,11 @@ _TOGETHER_BYTES: Final = 1 << 25
 
 
 def keep_freed_memory() -> None:
-    """Have the process keep what it frees, for what it asks for next.
+    """Have the process keep freed memory for its next allocations.
 
     Numpy makes and frees an array with each step. glibc hands many of them back to the system, which clears
-    what it gives anew: of ten million spans, a fifth of what a first screen took. And it has an arena for
-    each thread: what one thread has freed another would not get. Where there is no glibc nothing changes.
+    new memory: a fifth of the time of a first screen of ten million spans. It also has an arena for each
+    thread, so that threads do not share freed memory. Without glibc nothing changes.
     """
     import ctypes  # as numpy has by then, and --help has not
 
@@ -69,10 +69,10 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def imported_beside(work: Callable[[], object]) -> Iterator[None]:
-    """Import what is needed next in a thread, while the body reads a file: decoders let other threads run.
+    """Import modules in a thread, while the body reads a file: decoders let other threads run.
 
-    work: what imports it; what it raises is left to who imports it again. Ctrl-C waits for nothing: it may
-    leave Python's lock on imports taken, and then the thread waits for ever.
+    work: imports them; its errors are raised by the next import. Ctrl-C waits for nothing: it may leave
+    Python's lock on imports taken, and then the thread waits for ever.
     """
 
     def prepare() -> None:

@@ -128,8 +128,8 @@ def render_findings(
     width: int,
     most: int = MOST_FINDINGS,
 ) -> list[Text]:
-    """`most` kinds of findings (0: all): the gain, the place, the evidence, and what to try; what several
-    kernels have in common once."""
+    """`most` kinds of findings (0: all): the gain, the place, the evidence, and the advice; texts that
+    several kernels share appear once."""
     lines = [Text(line, style="bold") for line in wrap(FINDINGS_TITLE.split(), width)]
     alike: dict[tuple[str, str], list[KernelFinding]] = {}
     for row in rows:
@@ -202,7 +202,8 @@ def _own_file(entry: KernelEntry, rows: Collection[LineEntry]) -> str:
 
 
 def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> list[Text]:
-    """The lines of a kernel that has some, the first a title. told: of what was not measured."""
+    """The lines of a kernel that has some, the first a title. told: entries of `not_measured` shown
+    already."""
     assert entry.lines is not None
     rows = entry.lines.rows
     shares = {

@@ -203,8 +203,8 @@ def check_there(*arguments: str) -> None:
 
 
 def check_apart(output: str | None, *traces: str) -> None:
-    """Raises OptionError where a file would take the place of one of the traces that it is made of; None
-    where none is written."""
+    """Raises OptionError if a file would take the place of one of the traces that it is made of; None
+    if none is written."""
     for trace in traces:
         if output is not None and os.path.realpath(output) == os.path.realpath(trace):
             raise OptionError(f"{output!r} is a trace that is read: name another file to write")

@@ -42,8 +42,8 @@ def print_json(document: Any) -> None:
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    """Print a table as CSV, figures exact. What is missing is empty; a list or dict is JSON; an apostrophe
-    stands before a text that spreadsheets would take for a formula."""
+    """Print a table as CSV, figures exact. A missing value is empty; a list or dict is JSON; an apostrophe
+    precedes a text that spreadsheets would read as a formula."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     writer = csv.writer(sys.stdout, lineterminator="\n")

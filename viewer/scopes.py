@@ -80,8 +80,8 @@ def render_table(table: KernelTable, width: int, said: Sequence[str] = ()) -> li
 
 
 def render_heading(table: KernelTable, width: int, said: Sequence[str] = ()) -> list[Text]:
-    """The kernel, how many launches, CTAs and warps there were of it, and their time; what is `said` of it;
-    and with what spans on its loads end."""
+    """The kernel, its numbers of launches, CTAs and warps, and their time; the remark `said`; and the end of
+    spans on its loads."""
     ends = {row.measures for row in table.rows if row.kind == "op" and row.scope.startswith("load ")}
     loads = [text for measures, text in _LOADS.items() if measures in ends]
     return heading(printable(table.name), [*_title(table), *said, *loads], width)
@@ -155,7 +155,7 @@ def _is_last(nodes: list[Node], at: int) -> bool:
 
 
 def answer_rows(profile: Profile, name: str, shown: Collection[str]) -> list[Row]:
-    """The rows of the question or table of this name, missing values as None; none where it is not to be
+    """The rows of the question or table of this name, missing values as None; none if it is not to be
     shown."""
     if name not in shown:
         return []
@@ -168,7 +168,7 @@ def answer_rows(profile: Profile, name: str, shown: Collection[str]) -> list[Row
 def render_breakdown(
     rows: Sequence[Row], kernels: Sequence[KernelEntry], width: int, most: int
 ) -> list[Text]:
-    """A table of each configuration: the parts of its time, which add up to all of it, the largest first."""
+    """A table of each configuration: the parts of its time, the largest first; they add up to all of it."""
     columns = [
         Column("part", "name"),
         Column("reason", "name"),

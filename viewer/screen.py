@@ -139,7 +139,7 @@ def show_screen(
 ) -> None:
     """Print the first screen, or those of its parts that --show names.
 
-    profile: what `selection` chose; whole: the launches that it is a part of, of which the verdict is.
+    profile: the part that `selection` chose; whole: all of these launches, for the verdict.
     """
     width = text_width(options.width)
     shown = options.show or FIRST
@@ -452,7 +452,7 @@ def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
 
 
 def render_first(shown: Shown, width: int, most: int) -> list[Text]:
-    """The lines of what comes first, whatever else is shown. most: of the kernels' rows."""
+    """The lines that always come first. most: rows of kernels."""
     model = shown.model
     lines = render_top(shown, width)
     if not model.kernels:

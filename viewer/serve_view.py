@@ -47,7 +47,7 @@ _COMMANDS: Final = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [_EXPANDE
 def show(profile: Profile, options: Namespace) -> None:
     """Serve a profile, which is written for it into a folder that goes with the server.
 
-    Raises TraceError where Perfetto's port is taken.
+    Raises TraceError if Perfetto's port is taken.
     """
     with temporary_folder("profscope-serve-") as folder:
         path = folder / "trace.pftrace"
@@ -56,7 +56,7 @@ def show(profile: Profile, options: Namespace) -> None:
 
 
 def serve_file(path: Path) -> None:
-    """Serve a file that Perfetto reads, until Ctrl-C. Raises TraceError where it is none, or Perfetto's port
+    """Serve a file that Perfetto reads, until Ctrl-C. Raises TraceError if it is none, or Perfetto's port
     is taken."""
     _check(path)
     with TraceServer(path) as server:
@@ -96,7 +96,7 @@ class TraceServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, trace: Path, port: int = PORT) -> None:
-        """trace: a file that Perfetto reads. port: 0 for any that is free. Raises TraceError where it is
+        """trace: a file that Perfetto reads. port: 0 for any that is free. Raises TraceError if it is
         taken."""
         try:
             super().__init__((_HOST, port), _Handler)

@@ -87,7 +87,7 @@ def parse_line(text: str) -> Wanted:
 
 
 def show_source(profile: Profile, options: argparse.Namespace, disk: SourceLines) -> None:
-    """Print it. Raises TraceError where there is no such file or line, naming what there is."""
+    """Print it. Raises TraceError for an unknown file or line, naming the known ones."""
     asked = wanted(options.source, options.line)
     is_short = options.format == "table" and not (asked.file or asked.line)
     with working("analysing the trace"):

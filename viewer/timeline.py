@@ -46,8 +46,8 @@ LAST_SYMBOL = "?"
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """A scope that is drawn; share is of the drawn warps' time, None for what is in flight and for marks.
-    colour: as reports and figures have it, "" for what is around other scopes."""
+    """A scope that is drawn; share is of the drawn warps' time, None for work in flight and for marks.
+    colour: as in reports and figures, "" for scopes around others."""
 
     symbol: str
     scope: str
@@ -119,7 +119,7 @@ def make_timeline(
 
     known: the profile's sites, where the caller has them.
 
-    Raises TraceError where that is no part of it.
+    Raises TraceError if that is no part of it.
     """
     df = profile.tables.df
     rows = df[(df["launch"] == choice.launch) & (df["cta"] == choice.cta)]

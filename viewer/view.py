@@ -21,7 +21,7 @@ __all__ = ["show"]
 def show(options: argparse.Namespace) -> None:
     """Load the trace that the command line names and print what it asks for.
 
-    Raises TraceError where the trace cannot be read or has nothing of it, OptionError for a wrong range.
+    Raises TraceError if the trace cannot be read or the selection is empty, OptionError for a wrong range.
     """
     if options.view == "serve" and _is_ready(options):
         from profscope.viewer.serve_view import serve_file

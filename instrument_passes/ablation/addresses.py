@@ -1,8 +1,8 @@
 """Other addresses for one access: as many bytes, neighbouring lanes at neighbouring elements.
 
-The elements of a tile are numbered in the order of its layout. Where a tile begins follows from the program
-and from the steps of the loops in which the access moves. All addresses stay within the memory behind the
-argument, and what was masked off stays so.
+The elements of a tile are numbered in the order of its layout. The program and the steps of the loops in
+which the access moves give the start of a tile. All addresses stay within the memory behind the argument;
+masks stay.
 """
 
 from __future__ import annotations

@@ -35,10 +35,8 @@ class Condition(NamedTuple):
 
 
 class Conditions:
-    """Of a module.
-
-    A pointer is never negative, on any GPU. Without a pointer an integer argument is taken, and an op is
-    executed if that is below -1,000,000.
+    """Conditions of a module that are never true. A pointer is never negative, on any GPU. Without a pointer
+    argument an integer one is compared: the op runs if it is below -1,000,000.
     """
 
     def __init__(self, module: Module) -> None:

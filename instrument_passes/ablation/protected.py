@@ -1,7 +1,7 @@
-"""Which ops an experiment may not change: those that control flow, addresses, masks or barriers rest on.
+"""Ops that an experiment may not change, because control flow, addresses, masks or barriers depend on them.
 
-Without them other ops would do other work, and the experiment would measure that. Nor may a launch be
-repeated that has effects outside of its arguments' memory.
+Without them other ops would do other work, and the experiment would measure that. A launch with effects
+outside of its arguments' memory may not be repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which ops start asynchronous work and which wait for it, as far as a kernel's text tells.
+"""Finds the ops that start asynchronous work and those that wait for it, from a kernel's text.
 
 Ops that belong together share a channel: the queue of cp.async groups, of TMA stores, of wgmma groups; or one
 array of mbarriers, followed from each use through loops, branches and partitions to its allocation. On a
@@ -196,7 +196,7 @@ def _allocation(value: Value | None, depth: int) -> Op | None:
 
 
 def source_of(value: Value) -> Value | Op | None:
-    """Where a value comes from: one step up; for what a loop carries, what it starts with."""
+    """The source of a value, one step up; for a loop-carried value, its initial value."""
     owner = value.owner
     if isinstance(owner, Block):
         around = owner.parent_op
@@ -247,7 +247,7 @@ _CASTS: Final = frozenset({"arith.extui", "arith.extsi", "arith.index_cast"})
 
 
 def initial_value(value: Value | None, depth: int = 0) -> int | None:
-    """Follow constants, arithmetic and what loops start with; None where that leads to what is not known."""
+    """The value by constants, arithmetic and initial values of loops; None if unknown."""
     if value is None or depth > _DEEPEST:
         return None
     owner = value.owner

@@ -1,11 +1,11 @@
-"""The def-use graph of a module: who makes a value, who uses it, and what it depends on.
+"""The def-use graph of a module: makers, users and dependences of values.
 
     graph = Graph(parse(text))
     graph.depends(load.operands[0]).axes        # {"x"}: the address differs along the grid's x axis
 
-A value's `sources` are what it is computed from, one step back: operands; through loops, branches and calls,
-what they hand on; through shared memory, what was written into the buffer. Everything else here follows from
-that one relation.
+A value's `sources` are the values it is computed from, one step back: operands; the values that loops,
+branches and calls pass on; the values written into a buffer of shared memory. Everything else here follows
+from that one relation.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The pipeliner starts an op that iteration k needs some iterations earlier. An op that it moves ahead by d
 iterations stands d times before the loop, for iterations 0 to d - 1 (the prologue), and in the loop (the
 steady state) works for the iteration d ahead; the predicate `induction < upper - d * step` switches it off
-where there is none. Both are looked for: an op is labelled only where the predicate and the number of copies
-say the same. Behind the loop (the epilogue) are waits for what it has left under way: other last iterations
-Triton does not peel off but predicates.
+where there is none. An op is labelled only if the predicate and the number of copies agree. Behind the loop
+(the epilogue) are waits for what it has left under way: other last iterations Triton does not peel off but
+predicates.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _apart(upper: tuple[Op, str], bound: tuple[Op, str], loop: Op) -> int:
 
 
 def _linear(op: Op, name: str, depth: int = 0) -> tuple[str, int]:
-    """A value that `op` uses as another plus a constant; the other is "" where it is a constant itself."""
+    """A value that `op` uses as another plus a constant; the other is "" if it is a constant itself."""
     constant = constant_of(op, name)
     if constant is not None:
         return "", constant

@@ -52,7 +52,8 @@ class Tile:
 
 
 def bytes_of(op: Op) -> int:
-    """Bytes that one CTA moves each time it executes the op; 0 where there are none or no type tells."""
+    """Bytes that one CTA moves each time it executes the op; 0 if there are none or the types do not give
+    them."""
     info = info_of(op)
     tile = None if info is None or not info.moves else _moved(op, info.moves)
     return 0 if tile is None else tile.bytes
@@ -173,9 +174,9 @@ def landing_bytes(op: Op) -> int:
     """Bytes that one CTA's copies have moved each time this wait returns; 0 for other ops, for a wait behind
     the loop, whose copies others have waited for, and where tokens do not lead to the copies.
 
-    A token that a loop carries is taken for what it starts with: each step's copies are alike. So a loop's
-    waits end as many bytes as its copies move, the last of which are switched off. Waits on barriers have no
-    tokens: see `phase_bytes`.
+    A loop-carried token counts as its initial value, since the copies of all steps are alike. So a loop's
+    waits end as many bytes as its copies move, although the last copies are switched off. Waits on barriers
+    have no tokens: see `phase_bytes`.
     """
     if op.name not in _WAITS or is_drain(op):
         return 0
@@ -183,13 +184,13 @@ def landing_bytes(op: Op) -> int:
 
 
 def phase_bytes(roles: Mapping[Op, Role]) -> dict[Op, int]:
-    """By wait on barriers the bytes that have arrived each time it returns: those that the barrier was told
-    to expect, which is what the hardware counts. roles: of a kernel, of `async_roles.roles`.
+    """By wait on barriers, the bytes that arrived each time it returns: the bytes that the barrier expects,
+    as the hardware counts them. roles: of a kernel, of `async_roles.roles`.
 
-    Only of barriers each phase of which ends with one such arrival, always of as many bytes, and whose waits
-    find a phase of their own from the first on: then each return of a wait is one arrival, unless a kernel
-    waits for a phase once more. What several partitions wait for arrives once, so the waits of the first of
-    them have it.
+    Only of barriers whose phases each end with one such arrival of equal size, and whose waits each find a
+    phase of their own from the first on. Then each return of a wait is one arrival, unless a kernel waits for
+    a phase twice. If several partitions wait for one arrival, the waits of the first partition have its
+    bytes.
     """
     expected: dict[int, set[int | None]] = {}
     waits: dict[int, list[Op]] = {}
@@ -216,7 +217,7 @@ def phase_bytes(roles: Mapping[Op, Role]) -> dict[Op, int]:
 
 
 def _number(op: Op) -> int | None:
-    """The bytes, or arrivals, that a barrier is to expect; None where they are not written down."""
+    """The bytes, or arrivals, that a barrier is to expect; None if they are not written down."""
     match = _NUMBER.search(op.text)
     return None if match is None else int(match[1])
 

@@ -1,4 +1,4 @@
-"""How many CTAs of a kernel fit on an SM of an NVIDIA GPU, or on a CU of an AMD GPU."""
+"""Occupancy: CTAs of a kernel that fit on an SM of an NVIDIA GPU, or on a CU of an AMD GPU."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Places:
     def at(self, lines: Sequence[tuple[str, int, int]], kernel: str) -> Place:
         """The place that lines lead to, outermost first, each (file, line, column) of a call or of the op.
 
-        kernel: the function that the first line is in where no other is known to be there.
+        kernel: the function of the first line, if no other is known.
         """
         return _place(self._steps(lines, kernel))
 
@@ -195,8 +195,8 @@ def _name(function: Op | None) -> str:
 
 
 def op_name(op: Op, places: Places, awaited: Mapping[Op, str]) -> str:
-    """What is done and to which variable of the source: "load x"; a call's is `call_name`,
-    and a wait behind a pipelined loop drains it. awaited: see `awaited`."""
+    """The action and the source's variable: "load x". A call's name is `call_name`; a wait behind a pipelined
+    loop drains it. awaited: see `awaited`."""
     if op.name == "tt.call":
         return call_name(op, places)
     info = info_of(op)
@@ -221,11 +221,11 @@ _USES: Final = ("ttng.init_barrier", "ttng.inval_barrier", "ttng.barrier_expect"
 
 
 def awaited(module: Module) -> dict[Op, str]:
-    """By op that waits on a barrier, or prepares one, what it is for: "a, b", or "" if that is not known.
+    """By op that waits on a barrier or prepares one, its purpose: "a, b", or "" if unknown.
 
-    That is what the copies are called which arrive at the barrier. Where it is for other work, the op's own
-    name is right unless the op has the location of a loop or function: then it is what that work is called.
-    Ops whose own name is right are left out.
+    That is the name of the copies that arrive at the barrier. For other work the op's own name is right,
+    unless the op has the location of a loop or function: then it is the name of that work. Ops whose own name
+    is right are left out.
     """
     started: dict[Op, list[Op]] = {}
     for op in module.walk():

@@ -1,4 +1,4 @@
-"""Ops and values of a module as `graph` links them: who makes a value, who uses it, and what it rests on."""
+"""Ops and values of a module as `graph` links them: makers, users and dependences."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def size_of(kind: str) -> int:
 
 
 def element_bytes(kind: str) -> float:
-    """Of an element of a tensor, or of a scalar; infinite if the type does not tell."""
+    """Bytes of an element of a tensor, or of a scalar; infinite if the type does not tell."""
     bits = _BITS.fullmatch(element_type(kind))
     return int(bits[1]) / 8 if bits else float("inf")
 
@@ -122,14 +122,13 @@ _Facts = frozenset[_Fact]
 
 
 class Dependence:
-    """What a value rests on.
+    """Dependences of a value.
 
     axes: those of the grid along which it may differ. by_lane: whether it differs between elements of a
-    tensor by position. counters: loops whose counter moves it, directly or by what they add up. varies_in:
-    loops in which a later step may have another one. loads: ops that load what it is computed from; of_data:
-    whether there are any, or products; of_lane_data: whether these are tensors. has_division: whether a
-    division of integers is in it. arguments: positions of the kernel's pointers; None if some pointer is not
-    an argument.
+    tensor by position. counters: loops whose counter moves it, directly or by sums. varies_in: loops in which
+    a later step may have another value. loads: the loads that it is computed from; of_data: whether there are
+    any, or products; of_lane_data: whether these are tensors. has_division: whether a division of integers is
+    in it. arguments: positions of the kernel's pointers; None if some pointer is not an argument.
     """
 
     def __init__(self, facts: Iterable[_Fact]) -> None:

@@ -1,4 +1,4 @@
-"""Which ops can keep a warp waiting for others, for what, and who ends that."""
+"""Ops that can keep a warp waiting for others, and the ops that end the wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks in which records may stand: warps execute their ops one after another.
+"""The blocks in which records may be inserted: warps execute their ops one after another.
 
 Bodies of reductions, scans and inline-assembly helpers are per element, and the condition part of a while
 loop runs once more than its body, so records stay out of them. Bodies of noinline functions may hold records

@@ -1,7 +1,7 @@
 """A small object model over Triton's printed TTGIR: read, walk, edit, print.
 
-What is not edited prints byte for byte as it was read, whatever op, dialect or attribute it is. `flow`
-carries more values through control flow and calls.
+Unedited text prints byte for byte as it was read, whatever op, dialect or attribute it is. `flow` carries
+more values through control flow and calls.
 """
 
 from profscope.instrument_passes.ir import flow

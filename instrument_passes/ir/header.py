@@ -88,7 +88,7 @@ class Header:
         return next((i for i in self.top_level(start, end) if self.pieces[i].text == text), None)
 
     def slice(self, start: int, end: int) -> str:
-        """Text of the pieces in [start, end), which must be of one part."""
+        """Text of the pieces in [start, end), all of one part."""
         if start >= end:
             return ""
         first, last = self.pieces[start], self.pieces[end - 1]

@@ -1,7 +1,7 @@
 """The tree: a module holds ops, ops hold regions, regions hold blocks, blocks hold ops.
 
-Every piece keeps its own text, white space included, and prints it back; only what is edited changes.
-What an op's text says (results, operands, types, attributes) is read on demand by `header` and `signature`.
+Every piece keeps its own text, white space included, and prints it back; only edited pieces change. `header`
+and `signature` read an op's results, operands, types and attributes from its text on demand.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Region:
                     yield from op.walk()
 
     def definitions(self) -> dict[str, tuple[Op | Block, int]]:
-        """Owner and index of what the region's blocks define, without what is nested deeper."""
+        """Owner and index of the values that the region's blocks define, without nested regions."""
         definitions: dict[str, tuple[Op | Block, int]] = {}
         for block in self.blocks:
             for index, value in enumerate(block.args):
@@ -443,7 +443,7 @@ class Module:
         return self._definitions[region]
 
     def changed(self, text: str) -> None:
-        """Forget what was derived from the text before an edit that brought in `text`."""
+        """Forget facts derived from the text before an edit that brought in `text`."""
         self._definitions.clear()
         if self._names is not None:
             self._names.add(text)

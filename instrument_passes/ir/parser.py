@@ -24,7 +24,7 @@ _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
 def parse(text: str, filename: str = "<ttgir>") -> Module:
-    """Read a printed module. Raises IRError that names `filename`, the line and what was expected there."""
+    """Read a printed module. Raises IRError with `filename`, the line and the text expected there."""
     return _Parser(text, filename).module()
 
 
@@ -246,7 +246,7 @@ _PROGRAMS: Final = ("tt.func", "ttg.warp_specialize")  # their regions are what 
 
 
 def check_structure(module: Module) -> None:
-    """Raises IRError naming the first op that has not what it needs, and its line."""
+    """Raises IRError naming the first malformed op and its line."""
     for op in module.walk():
         _check_operands(op)
         least, most = _REGIONS.get(op.name, (0, len(op.regions)))

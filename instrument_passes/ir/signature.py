@@ -80,7 +80,7 @@ def _pointee(kind: str) -> str:
 
 
 def signature_range(header: Header) -> tuple[int, int]:
-    """Index range of what follows the last top-level `:`, up to the location or the body that follows."""
+    """Index range of the text behind the last top-level `:`, up to the location or the body."""
     colons = [i for i in header.top_level(header.name_index, header.end) if header.pieces[i].text == ":"]
     if not colons:
         return header.end, header.end

@@ -110,7 +110,7 @@ def value_names(text: str) -> Iterator[str]:
 
 
 class FreshNames:
-    """Hands out names that are nowhere in `text`, nor in what `add` brought in, each once."""
+    """Hands out names that are neither in `text` nor in texts given to `add`, each once."""
 
     def __init__(self, text: str) -> None:
         self._names = set(value_names(text))

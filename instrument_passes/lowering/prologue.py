@@ -72,7 +72,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """SSA names of what a warp needs to know about itself.
+    """SSA names of the facts that a warp needs about itself.
 
     awake: i1, true where the CTA records; leads: i1, true in the first lane of each warp there, which stores
     the warp's records; segment: i64, the address of the warp's segment less the sizes of both headers, in

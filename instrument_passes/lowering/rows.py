@@ -1,4 +1,4 @@
-"""Writes rows: gives values their columns and stores them, and finds where a row is.
+"""Writes rows: assigns columns to values, stores them, and computes the address of a row.
 
 Values are stored four at a time, and only once a younger one is pending: by then the clock reads have
 returned, and few registers are held. (Measured: none costs 2 cycles a record more; two, attention 1.4 %.)
@@ -27,8 +27,8 @@ class RowState:
 
     values: names of the row counters, i32, by the index of their frame. open: ids of the spans that are open,
     outermost first. returned: by tt.return or ttg.warp_return that was reached, the values there. row: i64
-    address of the frame's current row. pending: values to store. may_store: not inside scf.if, where
-    what did not run must store zeros. conditional: what is stored here may not run in every row of the frame.
+    address of the frame's current row. pending: values to store. may_store: not inside scf.if, where ops that
+    did not run must store zeros. conditional: the stores here may not run in every row of the frame.
     """
 
     values: dict[int, str]
@@ -46,7 +46,7 @@ class RowState:
 
 
 class RowWriter:
-    """Of one section, whose number in the manifest is `section`. zero: an i32 constant."""
+    """Writes the rows of one section, number `section` of the manifest. zero: an i32 constant."""
 
     def __init__(self, program: Program, section: int, identity: Identity, zero: str) -> None:
         self._module = program.module

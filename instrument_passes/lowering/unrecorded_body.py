@@ -1,4 +1,4 @@
-"""A kernel's own code beside the one that records, for the CTAs that do not record.
+"""A copy of a kernel's code without records, for the CTAs that do not record.
 
     ctas=64 of a grid of 4,096: 64 CTAs run the code with records, the others the code without
 

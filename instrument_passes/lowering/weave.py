@@ -404,7 +404,7 @@ class _Plan:
     """Of a region that is the body of the kernel or of a warp-specialised partition.
 
     calls: by call, the function that only this call calls, which counts as if it stood there. loops: those
-    that hold records, in program order, each with the innermost one of them around it; None where there is
+    that hold records, in program order, each with the innermost one of them around it; None if there is
     none.
     """
 

@@ -56,11 +56,11 @@ class Pass:
     """Base of all passes. Subclasses set `name` and define `apply`; their fields are their options.
 
     Option fields are bool, int, str or tuple[str, ...] and have defaults. The docstring becomes the pass's
-    row in docs/passes.md. Its first paragraph says in one sentence what the pass does, for
-    `profscope opt --list`; a paragraph that begins with an option's name and a colon explains that option.
+    row in docs/passes.md. Its first paragraph describes the pass in one sentence, for `profscope opt --list`;
+    a paragraph that begins with an option's name and a colon explains that option.
 
-    `rank` says where in a pipeline a pass may stand: what CHOOSES records comes before what LOWERS them, and
-    that before what ALLOCATES the memory for them.
+    `rank` is the place in a pipeline: passes that CHOOSE records come before those that LOWER them, and these
+    before those that ALLOCATE the memory for them.
     """
 
     name: ClassVar[str] = ""

@@ -1,4 +1,4 @@
-"""ablate: what a kernel would take without an op, or with other addresses."""
+"""ablate: leaves ops out or changes their addresses, to measure their cost."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def manifest_of(module: Module) -> Manifest | None:
 
 
 def warps_of(module: Module, kernel: Op) -> int:
-    """Of a CTA, those of partitions included. Raises PassError if it cannot have so many."""
+    """Warps of a CTA, partitions included. Raises PassError if it cannot have so many."""
     specialised = [op for op in kernel.walk() if op.name == "ttg.warp_specialize"]
     warps = module.integer("ttg.num-warps") + max(
         (sum(_partition_warps(op)) for op in specialised), default=0

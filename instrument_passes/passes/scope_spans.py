@@ -1,9 +1,9 @@
 """scope-spans: spans on the scopes that users name in their kernels.
 
-The scopes an op came from stand in its location (see `scopes.py`), so they are found wherever the
-optimiser took it. In every block the longest runs of a scope's ops get a span each. Where that makes several,
-they are numbered: "load [1/3]". Ops without time of their own, such as constants and address arithmetic,
-neither make a span nor split one, unless a scope has no others.
+The scopes an op came from stand in its location (see `scopes.py`), so they are found wherever the optimiser
+took it. In every block the longest runs of a scope's ops get a span each. Several runs are numbered: "load
+[1/3]". Ops without time of their own, such as constants and address arithmetic, neither make a span nor split
+one, unless a scope has no others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Targets, one file each: how a clock is read, a record stored, a warp identified.
+"""Targets, one file each: reading a clock, storing a record, identifying a warp.
 
 `Target` says what a target must provide: text of TTGIR ops, one method per thing the lowering needs. A new
 target is one file in this folder, with a subclass of `Target` that is decorated with `@register`; nothing
@@ -50,7 +50,7 @@ class Target(ABC):
     @abstractmethod
     def entry_clocks(self, out: str) -> str:
         """`_clock`, `_timer`: the low 32 bits of the SM's cycle counter and of the global timer, i32, for
-        `stamp`; what is not needed until then is left to it, since a short CTA pays for instructions."""
+        `stamp`; `stamp` computes the rest, since a short CTA pays for instructions."""
 
     @abstractmethod
     def apart(self, out: str) -> str:
@@ -107,8 +107,8 @@ class Target(ABC):
     def store_row(
         self, out: str, address: str, offsets: Sequence[str], values: Sequence[str], lane: str, warp: str
     ) -> str:
-        """Store 4 i32 values for each offset, side by side, once for the warp: where `lane` holds, or by any
-        lanes of a warp in all of which `warp` does."""
+        """Store 4 i32 values for each offset, side by side, once for the warp: by the lane with `lane`, or by
+        any lanes of a warp if `warp` is true in all its lanes."""
         parts = (values[at : at + 4] for at in range(0, len(values), 4))
         stores = zip(offsets, parts, strict=True)
         return "\n".join(

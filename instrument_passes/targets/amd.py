@@ -1,9 +1,9 @@
 """AMD GPUs with waves of 64 lanes and XCDs (CDNA 3 and 4): calls of LLVM's intrinsics, no inline assembly.
 
-So the compiler itself places the waits for what is read and stored, in the counters it shares with the
-kernel's own memory ops. Compile-verified: no test of ours has run on such a GPU. Sources: AMD's CDNA3 and
-CDNA4 instruction set references (s_memtime, s_memrealtime, HW_ID, XCC_ID, buffer resources) and LLVM's
-"User Guide for AMDGPU Backend" (the intrinsics).
+So the compiler itself places the waits for reads and stores, in the counters it shares with the kernel's own
+memory ops. Compile-verified: no test has run on such a GPU. Sources: AMD's CDNA3 and CDNA4 instruction set
+references (s_memtime, s_memrealtime, HW_ID, XCC_ID, buffer resources) and LLVM's "User Guide for AMDGPU
+Backend" (the intrinsics).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Amd(Target):
         return f"{out} = rocdl.workitem.id.x : i32"
 
     def sm_id(self, out: str) -> str:
-        """Of the CU: not dense, but no two of a GPU have the same."""
+        """Id of the CU: unique on a GPU, not dense."""
         return _lines(
             f"{out}_cu_field = arith.constant {_CU_SH_SE} : i32",
             _call(f"{out}_cu", "s.getreg", "i32", f"{out}_cu_field"),

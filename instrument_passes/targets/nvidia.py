@@ -1,7 +1,7 @@
 """NVIDIA GPUs: PTX inline assembly.
 
-Scalar inline assembly runs in every thread, so a clock read is per warp, and a predicated store lets one
-lane write. What a read costs and where ptxas leaves it is measured in `bench/`.
+Scalar inline assembly runs in every thread, so a clock read is per warp, and a predicated store lets one lane
+write. `bench/` measures the cost of a read and its place in the SASS.
 """
 
 from __future__ import annotations

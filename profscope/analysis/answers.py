@@ -1,4 +1,4 @@
-"""How questions answer: rows become a table of fixed columns, with a list of unknowns."""
+"""Answers of questions: rows become a table of fixed columns, with a list of unknowns."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def is_part(metadata: Mapping[str, Any], kernel: str, variant: int) -> bool:
 
 
 class AnswerTable(pd.DataFrame):
-    """The answer to a question: all columns of its schema. Printed, it shows those that have values, in
-    blocks of as many as fit on a line; what is made of it is a table as any other."""
+    """The answer to a question: all columns of its schema. Printed, it shows the columns that have values, in
+    blocks as wide as a line. Tables made of it are plain DataFrames."""
 
     @property
     def _constructor(self) -> Callable[..., pd.DataFrame]:
@@ -126,9 +126,9 @@ def _is_first_variant(column: pd.Series) -> bool:
 
 
 class FindingsTable(pd.DataFrame):
-    """Findings, whose sentences a notebook and a terminal show to their end; pandas cuts a cell at 50
-    characters, and leaves out columns. If there are none, it says so, and what is known of each kernel. So
-    does what is made of it: copies, rows, columns, what was pickled."""
+    """Findings. Notebook and terminal show whole sentences; pandas would cut cells at 50 characters and leave
+    out columns. Without findings it shows that, and the facts known of each kernel. Copies, rows, columns and
+    pickles behave alike."""
 
     @property
     def _constructor(self) -> Callable[..., FindingsTable]:
@@ -218,8 +218,8 @@ def joined_frame(answers: Iterable[Answer], dtypes: Mapping[str, str]) -> pd.Dat
 def rows_of_kernels(answer: pd.DataFrame, kernels: str, launched: Iterable[str]) -> pd.DataFrame:
     """The rows of kernels whose name the regular expression matches somewhere, renumbered.
 
-    launched: the names of all kernels. Raises OptionError for what is no regular expression, and if it
-    matches none of them.
+    launched: the names of all kernels. Raises OptionError for a bad regular expression, and if it matches no
+    kernel.
     """
     try:
         pattern = re.compile(kernels)

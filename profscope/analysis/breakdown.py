@@ -120,7 +120,7 @@ def breakdown(tables: Tables) -> pd.DataFrame:
     |---|---|
     | `idle-sms` | SMs that ran no CTA |
     | `tail` | SMs behind their last CTA |
-    | `imbalance` | of that time what uneven CTAs cost (`imbalance_pct` of the finding) |
+    | `imbalance` | the part of that time due to uneven CTAs (`imbalance_pct` of the finding) |
     | `between-ctas` | SMs before their first CTA, and between one CTA and the next |
     | `issuing` | samples: a warp issues its instruction |
     | `waiting` | a warp waits, for `reason`: memory, shared memory, special functions, tensor cores, ... |
@@ -139,9 +139,9 @@ def breakdown(tables: Tables) -> pd.DataFrame:
 
 
 def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
-    """The time of SMs in the launches of these CTAs, all of which are there.
+    """The time of SMs in launches; `ctas` has all CTAs of each.
 
-    ctas: launch, sm, start_ns and end_ns of each; sms: of the device.
+    ctas: launch, sm, start_ns and end_ns of each CTA; sms: of the device.
     """
     launch, _ = pd.factorize(ctas["launch"])
     begin = ctas["start_ns"].groupby(launch).min().to_numpy()
@@ -309,12 +309,12 @@ def basis_text(basis: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Account:
-    """Where the time of one configuration's launches goes.
+    """The time of one configuration's launches in parts.
 
     shares: by name, such as "waiting: memory" or "tail", at most six, in whole tenths of a percent, which add
-    up to 1, the largest first and "other" last; "unknown" has a share of its own. basis: what the shares are
-    from, as in `breakdown`. advice: what makes the unknown share smaller, if it is above 0.3; else "".
-    not_measured: which parts are missing, and why.
+    up to 1, the largest first and "other" last; "unknown" has a share of its own. basis: as in `breakdown`.
+    advice: how to reduce the unknown share, if it is above 0.3; else "". not_measured: which parts are
+    missing, and why.
     """
 
     shares: Mapping[str, float]
@@ -333,7 +333,7 @@ class Account:
 def time_accounts(
     tables: Tables, known: TimeSources, of: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], Account]:
-    """The accounts of these kernels and variants. known: what spans and samples say of the tables."""
+    """The accounts of these kernels and variants. known: sums of spans and samples."""
     answers = [answer for answer in breakdown_answers(tables, known, of) if answer.rows]
     return {(each.rows[0]["kernel"], each.rows[0]["variant"]): _account(each) for each in answers}
 

@@ -81,8 +81,7 @@ def between_text(low: float, high: float) -> str:
 
 def qualified_text(gain: Gain, program_pct: float | None, confidence: str, basis: str) -> str:
     """The text in brackets behind a gain: "20 to 35 % measured, 23 % of all kernels' time, confidence: high";
-    that it is modelled goes without saying. Of a roof that is reached there is nothing to save, so it has no
-    bounds."""
+    "modelled" is left out. A roof has nothing to save, so it has no bounds."""
     between = between_text(gain.low, gain.high) if gain.expected != 0 else ""
     between += " measured" * (basis == "measured" and between != "")
     parts = (between, _program_text(gain.expected, program_pct), f"confidence: {confidence}")
@@ -114,7 +113,8 @@ class Quantity(NamedTuple):
 class Evidence:
     """Quantities, and the sentence that cites them.
 
-    sentence: with a field for each of `quantities` and `names`. names: of what is no number, such as an op.
+    sentence: with a field for each of `quantities` and `names`. names: fields that are no numbers, such as an
+    op.
     """
 
     sentence: str
@@ -140,7 +140,7 @@ class Evidence:
 
 
 def cited(sentence: str, /, **cites: Quantity | str) -> Evidence:
-    """A sentence and what stands in its fields: quantities, and names of what is no number."""
+    """A sentence and its fields: quantities, and names."""
     quantities = {name: each for name, each in cites.items() if isinstance(each, Quantity)}
     return Evidence(
         sentence, quantities, {name: each for name, each in cites.items() if isinstance(each, str)}
@@ -161,9 +161,9 @@ def of_peak(share: float) -> Quantity:
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of `findings()`, less kernel and variant: see there. weight: by which rows are ordered, in
-    percent of the kernel's time: the gain, also if it is too uncertain to be stated; on the emulator, the
-    cycles at the line. basis: of the gain."""
+    """One row of `findings()` without kernel and variant: see there. weight: orders rows, in percent of the
+    kernel's time: the gain, also if it is too uncertain to be stated; on the emulator, the cycles at the
+    line. basis: of the gain."""
 
     finding: str
     file: str

@@ -1,4 +1,4 @@
-"""How well a figure is known: shares that were counted, distances of two counts, and paired times.
+"""Errors of figures: counted shares, distances of two counts, and paired times.
 
 The signed-rank interval is four lines of numpy; scipy has the test without the interval.
 """
@@ -49,15 +49,15 @@ def variation_distance(first: NDArray[np.number], second: NDArray[np.number]) ->
 
 
 def expected_distance(shares: Floats, first: int, second: int | None = None) -> float:
-    """The distance that is to be expected of two samples of one distribution, of so many draws each.
+    """The expected distance of two samples of one distribution, of so many draws each.
 
-    shares: of the distribution; they add up to 1. second: None where the second is the distribution itself.
+    shares: of the distribution; they add up to 1. second: None if the second is the distribution itself.
 
     The difference of the two frequencies of a bin of share p has the variance p (1 - p) (1/n + 1/m), and is
     nearly normal, so its size is sqrt(2/pi) standard deviations on average (C. R. Blyth, "Expected absolute
-    error of the usual estimator of the binomial parameter", The American Statistician 34, 1980). Of a bin
-    with hardly any draws it is less: at most 2 p, the mean of the two frequencies' sum, or 2 p (1 - p) where
-    the second is the distribution itself. The distance is half the sum over bins. Draws that depend on each
+    error of the usual estimator of the binomial parameter", The American Statistician 34, 1980). For a bin
+    with hardly any draws it is less: at most 2 p, the mean of the two frequencies' sum, or 2 p (1 - p) if the
+    second is the distribution itself. The distance is half the sum over bins. Draws that depend on each
     other, as those of one SM at one time do, are farther apart.
     """
     spread = shares * (1 - shares)
@@ -79,7 +79,7 @@ H200 (docs/verdict.md). No pair of launches shows it, since the two binaries sta
 
 
 class Ratio(NamedTuple):
-    """Recorded over bare time, and between what it lies with 95 % confidence."""
+    """Recorded over bare time, and its 95 % interval."""
 
     ratio: float
     low: float
@@ -87,7 +87,7 @@ class Ratio(NamedTuple):
 
 
 def ratio_of(bare_ns: Sequence[float], recorded_ns: Sequence[float]) -> Ratio:
-    """Of one or more pairs, which have the same place in both.
+    """The ratio of one or more pairs; a pair has the same index in both.
 
     The Hodges-Lehmann estimate, the median of the means of any two of the logarithms, and the interval of
     Wilcoxon's signed-rank test by its normal approximation; of fewer than six pairs the interval holds all of

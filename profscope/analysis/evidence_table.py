@@ -269,8 +269,8 @@ def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:
 
 
 def about_opcode(opcode: str) -> tuple[Any, ...]:
-    """Of an opcode with modifiers: op, class, bytes of a thread, instructions of SASS, and what part of these
-    goes to each pipe."""
+    """Facts of an opcode with modifiers: op, class, bytes of a thread, SASS instructions, and the part of
+    these in each pipe."""
     is_ptx = opcode[:1].islower()
     slots = slots_of(opcode)
     sass = max(1, sum(slots.values()))

@@ -23,7 +23,7 @@ _INDENT: Final = " " * 10
 
 
 def most_saved_first(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows in order of what they saved, valid ones first; last those that were not timed."""
+    """The rows by saving: valid ones first, rows without a time last."""
     return table.sort_values(["valid", "saved_pct"], ascending=False, kind="stable", na_position="last")
 
 

@@ -74,7 +74,7 @@ def findings(tables: Tables) -> pd.DataFrame:
     "high", "medium" or "low". basis: "measured" if an experiment at the line (`prof.experiments`) equals a
     repair: the gain is its saving; else "modelled", as on the emulator.
 
-    Each cause rests on named evidence: hardware counters, instruction counts and PC samples
+    Each cause has named evidence: hardware counters, instruction counts and PC samples
     (`session(evidence=True)`, or the emulator, which has no counters), without permission the kernel's own
     counts and experiments, the times of CTAs and warps, and the TTGIR. A cause without its evidence has no
     row. Gains below `NOISE_PCT` are no findings.
@@ -89,14 +89,14 @@ def findings(tables: Tables) -> pd.DataFrame:
 def of_each_kernel(
     tables: Tables, ask: Callable[[KernelAnalysis | SkippedKernel], T], known: SummedSpans | None = None
 ) -> list[T]:
-    """The answers from the analysis of each configuration, while that of the next one is made. known: what
-    the summary adds up, if known."""
+    """The answers from the analysis of each configuration, while that of the next one is made. known: sums of
+    the summary, if known."""
     with worker_pool() as pool:
         return list(in_order(pool, ask, kernel_analyses(tables, known=known)))
 
 
 class FindingsOf(NamedTuple):
-    """One configuration's: an answer, its name, what is known where there are none, else "", and a line for
+    """Findings of one configuration: an answer, its name, a text if there are none (else ""), and a line for
     each finding that an experiment refutes."""
 
     answer: Answer

@@ -96,7 +96,7 @@ ATTAINED: Final[Mapping[str, float]] = dict.fromkeys(RESOURCES, 0.95) | {"dram":
 
 @dataclass(frozen=True)
 class BareTime:
-    """How long a bare launch of a configuration takes, and on what. capability: 90 for 9.0. is_modelled: of
+    """The time of a bare launch of a configuration, and its device. capability: 90 for 9.0. is_modelled: of
     the emulator, as its part of a launch of more CTAs than fit at once: if its resources need longer than its
     warps, so does the launch."""
 
@@ -116,7 +116,7 @@ def limits(tables: Tables) -> pd.DataFrame:
     | `used`, `unit` | float64, str | on average over the launch; null if unknown |
     | `peak` | float64 | the most that the resource can do, in `unit` |
     | `peak_pct` | float64 | `used` of `peak`, in percent |
-    | `basis` | str | what says so: "counters", "counts" or "types"; "" if nothing does |
+    | `basis` | str | its source: "counters", "counts" or "types"; "" without one |
 
     counters: the hardware's, of bare launches (`session(evidence=True)`). counts: without counters, the
     executed instructions and wavefronts, at published rates of the architecture (compute capability 8.0, 8.6,
@@ -219,7 +219,8 @@ def _times(tables: Tables) -> dict[tuple[str, int], BareTime]:
 def bare_time(
     tables: Tables, durations: pd.Series, launches: pd.DataFrame, of: tuple[str, int]
 ) -> BareTime | None:
-    """Of one kernel and variant, whose launches these are; None if unknown. durations: see `took`."""
+    """The bare time of one kernel and variant, whose launches these are; None if unknown. durations: see
+    `took`."""
     device = tables.metadata.get("device") or {}
     capability = str(device.get("arch") or "").removeprefix("sm_").rstrip("af")
     sms = sm_count_of(tables.metadata)
@@ -272,7 +273,7 @@ def _of_types(kernel: Mapping[Any, Any], tables: Tables) -> dict[str, tuple[floa
 
 
 def _rows(key: tuple[Any, ...], found: Mapping[str, Any], basis: str) -> list[dict[str, Any]]:
-    """found: by resource used, unit, peak and peak_pct; None where unknown."""
+    """found: by resource used, unit, peak and peak_pct; None if unknown."""
     kernel, variant = _configuration(key)
     rows = []
     for resource in RESOURCES:

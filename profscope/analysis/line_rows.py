@@ -45,7 +45,7 @@ _STEP = re.compile(r"(?P<function>\w+ )?(?P<line>.+?:\d+)(?::\d+)?", re.DOTALL)
 
 
 class TimeSources(NamedTuple):
-    """What each says of a profile's lines.
+    """Sources of the times of a profile's lines.
 
     times: of spans, one row per scope: ROW, call_path, kind, scope and self_time, in the tables' unit.
     Asynchronous work takes no time of a warp and has no row. samples: the table of samples, with ROW.
@@ -92,10 +92,10 @@ def placed(rows: pd.DataFrame) -> pd.DataFrame:
 
 @cache
 def folded_path(file: str, line: int, call_path: str) -> str:
-    """The lines that lead to the one shown: the rule by which every table of lines folds call paths.
+    """The lines that lead to the one shown; every table of lines folds call paths by this rule.
 
-    What Triton's own functions do belongs to the line that calls them. Calls that share a line, which columns
-    tell apart in tables of scopes, are one.
+    Work of Triton's own functions belongs to the line that calls them. Calls that share a line are one,
+    although columns tell them apart in tables of scopes.
 
     f.py:25 of "kernel f.py:25 > sum math.py:2" -> ""
     f.py:9 of "kernel f.py:3:11 > half f.py:9 > sum math.py:2" -> "kernel f.py:3 > half f.py:9"
@@ -144,8 +144,7 @@ def stall_counts(rows: pd.DataFrame) -> list[list[Any]]:
 
 
 def stall_shares(counts: list[list[Any]]) -> list[tuple[str, float]]:
-    """Why warps did not go on, as far as it is worth a word: of all samples of the line, those that went on
-    among them."""
+    """The main stall reasons: shares of all samples of the line, issuing ones included."""
     total = sum(count for _, count in counts)
     shares = [(stall, count / total) for stall, count in counts if stall != ISSUED]
     return [(stall, share) for stall, share in shares if share >= LEAST_SHARE][:MOST_STALLS]
@@ -157,9 +156,9 @@ def stall_text(shares: Iterable[tuple[str, float]]) -> str:
 
 
 def wait_counts(rows: pd.DataFrame, sources: Sources) -> list[dict[str, Any]]:
-    """The things that a line's samples waited for, most first: stall; on, the class of what they waited for,
-    "" of other warps at a barrier; variable, that the line there assigns to, "" if none is known; file and
-    line; samples. What no producer is known of has none."""
+    """The instructions that a line's samples waited for, most first: stall; on, the class of the producer, ""
+    for other warps at a barrier; variable, assigned at the producer's line, "" if unknown; file and line;
+    samples. Without a known producer there is no entry."""
     rows = rows[rows["stall"].isin(WAITS) & ~_is_unknown(rows)]
     of_others = rows["stall"] == BARRIER
     of_others &= (rows["class"] != BARRIER) | (rows["blamed_class"] != _MMA)  # that is a wait for wgmma

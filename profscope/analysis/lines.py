@@ -77,9 +77,9 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
 
     kernel: a regular expression that is searched in names. top: so many lines of each kernel and variant.
 
-    The line is the innermost one outside of Triton's own package: what `tl.sum` and the like do counts as the
-    line that calls them. Kernels stand in the order of their launches' time, lines in that of their share by
-    samples; where a kernel has too few of them, by spans.
+    The line is the innermost one outside of Triton's own package: ops of `tl.sum` and the like count toward
+    the line that calls them. Kernels stand in the order of their launches' time, lines in that of their share
+    by samples; where a kernel has too few of them, by spans.
 
     | column | dtype | |
     |---|---|---|
@@ -113,7 +113,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     the emulator's), and missing without them. Arithmetic counts at its own line. An instruction of PTX counts
     as those that ptxas makes of it.
 
-    Shares are missing (NA) where there is no such witness, and 0 where there is one that saw nothing there.
+    Shares are missing (NA) if there is no such witness, and 0 if there is one that saw nothing there.
     Time whose records were overwritten stands at no line, and is in the warp time: so `self_share` is what
     the summary's `share` says of the scopes there.
     Samples, stalls, waits and instructions are of the bare binary.
@@ -130,7 +130,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
 
 
 def lines_of(tables: Tables, known: TimeSources, apart: pd.DataFrame | None = None) -> pd.DataFrame:
-    """`lines` of tables whose witnesses are known. apart: what `distances` returns, if known."""
+    """`lines` of tables whose witnesses are known. apart: result of `distances`, if known."""
     apart = compared(known) if apart is None else apart
     inside = known.times[known.times["kind"] != GAP]
     counted = placed(tables.counts[tables.counts["executed"] > 0])
@@ -153,7 +153,7 @@ def lines_of(tables: Tables, known: TimeSources, apart: pd.DataFrame | None = No
 
 
 def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Series, pd.Series]:
-    """By row its share of all that the table has of its configuration, missing where that is 0, and its
+    """By row its share of all that the table has of its configuration, missing if that is 0, and its
     weight. What no record covers is at no line, and counts in the whole."""
     if table.empty:
         return pd.Series(pd.NA, rows.index, dtype="Float64"), pd.Series(0, rows.index, dtype="int64")
@@ -240,7 +240,7 @@ def _reasons(rows: pd.DataFrame, samples: pd.DataFrame, sources: Sources) -> dic
 
 
 def _work(rows: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Any]:
-    """bytes_at_most and flops by row, missing where no op there has any."""
+    """bytes_at_most and flops by row, missing if no op there has any."""
     names = ["bytes_at_most", "flops"]
     if summary[names].isna().all(axis=None):
         return dict.fromkeys(names, pd.array([pd.NA] * len(rows), "Int64"))
@@ -323,7 +323,7 @@ _HALF_PRECISION_CYCLES: Final = 0.5
 
 
 def line_counts(counts: pd.DataFrame) -> pd.DataFrame:
-    """One row for each line of a configuration, which ROW of `line_rows` is the index of.
+    """One row for each line of a configuration; the index is ROW of `line_rows`.
 
     | column | |
     |---|---|

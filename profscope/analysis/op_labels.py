@@ -55,12 +55,12 @@ def op_class(scope: str) -> str:
 
 
 def instructions_of(scope: str) -> frozenset[str] | None:
-    """The classes of instructions that an op's span has inside, None where these may be any."""
+    """The classes of instructions that an op's span has inside, None if these may be any."""
     return _INSTRUCTIONS.get(op_class(scope))
 
 
 def with_global_bytes(summary: pd.DataFrame) -> pd.DataFrame:
-    """A summary whose `bytes_at_most` are missing where an op moves none to or from global memory."""
+    """A summary whose `bytes_at_most` are missing if an op moves none to or from global memory."""
     scopes = summary["scope"].astype("str")
     moved = [op_class(scope) in _GLOBAL and label_of(scope) not in _INSIDE for scope in scopes]
     is_global = pd.Series(moved, summary.index, dtype="bool")
@@ -85,7 +85,7 @@ def label_of(scope: str) -> str:
 
 
 def stages_of(df: pd.DataFrame, site: Ints, count: int) -> list[str]:
-    """By site, "steady" or "prologue, steady"; "" where its ops have none. site, count: as `sites` gives."""
+    """By site, "steady" or "prologue, steady"; "" if its ops have none. site, count: as `sites` gives."""
     if "stage" not in df.columns or not isinstance(df["stage"].dtype, pd.CategoricalDtype):
         return [""] * count
     names = [str(name) for name in df["stage"].cat.categories]

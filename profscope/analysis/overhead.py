@@ -77,21 +77,21 @@ _UNKNOWN: Final = _Slowdown(np.nan, np.nan, np.nan, "unknown")
 def overhead(tables: Tables) -> pd.DataFrame:
     """The overhead of recording: one row per kernel and variant.
 
-    Columns: kernel, variant, launches; registers, spills, shared_bytes,
-    ctas_per_sm and instructions of the instrumented binary (a second body, for CTAs that do not record, is
-    not among these), and `bare_*` of the bare one, each missing if unknown; records_per_warp;
-    instrumented_ns, the median of the launches: where the basis is "measured", of those of pairs, where it is
-    "model", the mean from begin to end, else of all, from first recorded time to last; bare_ns, the median of
-    the `bare_launches` of pairs, or what the model says; slowdown, slowdown_low, slowdown_high; and basis:
+    Columns: kernel, variant, launches; registers, spills, shared_bytes, ctas_per_sm and instructions of the
+    instrumented binary (a second body, for CTAs that do not record, is not among these), and `bare_*` of the
+    bare one, each missing if unknown; records_per_warp; instrumented_ns, the median of the launches: where
+    the basis is "measured", of those of pairs, where it is "model", the mean from begin to end, else of all,
+    from first recorded time to last; bare_ns, the median of the `bare_launches` of pairs, or the model's
+    time; slowdown, slowdown_low, slowdown_high; and basis:
 
-    - "measured": bare launches were timed, and the recorded ones behind them (`session(baseline=)`).
-      slowdown is the ratio of their times (`paired.ratio_of`), and the interval is what the pairs vary by.
-      Both times include what the two events take, a few microseconds: of shorter kernels the ratio is too
-      close to 1. That the code of the two binaries stands at different places is part of the ratio.
+    - "measured": bare launches were timed, and the recorded ones behind them (`session(baseline=)`). slowdown
+      is the ratio of their times (`paired.ratio_of`), and the interval is the variation of the pairs. Both
+      times include two events, a few microseconds: the ratio of short kernels is too close to 1. That the
+      code of the two binaries stands at different places is part of the ratio.
     - "counters": the hardware timed bare launches (`session(evidence=True)`; `gpu__time_duration.sum`), and
-      records say how long other launches took, from first record to last. That leaves out what a launch takes
-      before its first CTA and behind its last one, up to 2 us, which is in the interval, as is what may lie
-      outside of the CTAs whose times are known. Launches of less than 2 us are estimated.
+      records give the time of other launches, from first record to last. That leaves out the time before the
+      first CTA and behind the last one, up to 2 us; the interval includes it, and time outside of the CTAs
+      with known times. Launches of less than 2 us are estimated.
     - "model": on the emulator without such pairs. slowdown is the cycles of recorded launches over those that
       they would take without the instructions of records.
     - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
@@ -121,8 +121,8 @@ def overhead(tables: Tables) -> pd.DataFrame:
 
 def budget_line(metadata: Mapping[str, Any]) -> str:
     """The time that recording added to the program, in percent of its time, by the session's own measure; ""
-    without `session(overhead_pct=)`. First launches, which are always recorded, are not in it, nor is
-    compiling."""
+    without `session(overhead_pct=)`. It excludes first launches, which are always recorded, and
+    compilation."""
     budget = metadata.get("budget")
     if not budget or not budget["elapsed_ns"]:
         return ""
@@ -183,7 +183,7 @@ def _last(builds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def timed_entry(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """A variant's entry in `metadata["baseline"]` (see `dispatch.baseline`); {} where there is none."""
+    """A variant's entry in `metadata["baseline"]` (see `dispatch.baseline`); {} if there is none."""
     key = variant_entry(metadata, kernel, variant).get("key")
     entries = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
     return next((each for each in entries if each["key"] == key), {})

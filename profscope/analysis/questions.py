@@ -69,7 +69,7 @@ class Program(Group):
 
 
 class Ranks(Group):
-    """The ranks of a job: what each did, and which one the others waited for."""
+    """Questions about the ranks of a job: their work, and the rank that others waited for."""
 
     name = "ranks"
 
@@ -81,7 +81,7 @@ class Ranks(Group):
 
 
 class Timeline(Group):
-    """When spans run: what overlaps, what decides when a CTA ends, what is in flight."""
+    """Questions about when spans run: overlap, the critical path of a CTA, work in flight."""
 
     name = "timeline"
 

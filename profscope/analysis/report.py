@@ -1,4 +1,4 @@
-"""A profile in few words, for programs: the model, bounded. What automated tuners and CI read."""
+"""A profile in few words, for programs such as tuners and CI: the model, bounded."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def report(
     `id` that is the same in the next session.
 
     whole: if the tables have some CTAs, SMs or warps of their launches only, those of the whole launches: the
-    verdict, what recording cost, accounts, findings, overlap and critical path are then of these.
-    top: so many rows of each section, 0 for all, of all kernels, however long that is.
-    trace: the file of the tables, for `next_command`.
+    verdict, overhead, accounts, findings, overlap and critical path are then of these. top: so many rows of
+    each section, 0 for all, of all kernels, however long that is. trace: the file of the tables, for
+    `next_command`.
     """
     model = profile_model(tables, whole, detailed=MOST_KERNELS if top is None else 0)
     model = replace(model, next_command=next_command(model, trace))

@@ -3,8 +3,8 @@
     time without a cause = max(1 - removed, each resource at the part of its peak that good kernels attain)
 
 A resource's use follows from the table: issue slots and pipes from the instructions, shared memory and L1
-from wavefronts and sectors, L2 and DRAM from the sectors that loads and stores touch. So a cause only says
-which rows are less, and in which part of the time it holds warps up.
+from wavefronts and sectors, L2 and DRAM from the sectors that loads and stores touch. So a cause only gives
+the reduced rows, and the part of the time in which it delays warps.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _PLACES = 64  # of an SM, for warps
 class Edit:
     """The table without a cause.
 
-    removed: the part of the time in which the cause holds warps up. instructions: by row, what part stays;
-    None if all do. sectors, wavefronts: by row, what they move then; if None, L1 and
-    shared memory move as much as what is left did, and L2 and DRAM as much as before. kept: by resource, the
-    part of its use that stays, if no row has it.
+    removed: the part of the time in which the cause delays warps. instructions: by row, the part that stays;
+    None if all do. sectors, wavefronts: by row, moved afterwards; if None, L1 and shared memory move as much
+    as the remaining instructions did, L2 and DRAM as much as before. kept: by resource, the part of its use
+    that stays, if no row has it.
     """
 
     removed: float
@@ -66,8 +66,8 @@ def without(rows: Mask, part: float = 1.0) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Resources:
-    """used: by resource (see `limits`), what part of its peak a launch uses, 0 to 1; without what is unknown.
-    counters: values by name. idle: the part of the time of the SMs in which no warp is on them.
+    """used: by resource (see `limits`), the part of its peak that a launch uses, 0 to 1; without unknown
+    ones. counters: values by name. idle: the part of the time of the SMs in which no warp is on them.
     resident_warps: on an SM at a time."""
 
     table: EvidenceTable
@@ -145,11 +145,11 @@ class Resources:
         return max(1.0, SECTOR_BYTES * moved + self.table.local_bytes)
 
     def held_by_traffic(self, kept: Mapping[str, float], part: float = 1.0) -> float | None:
-        """The part of the time that waits for traffic, if traffic binds the kernel; None if nothing does.
+        """The part of the time that waits for traffic, if traffic binds the kernel; else None.
 
-        If a resource binds the kernel, that is what it would move less. If none does, but at any time a warp
-        of each scheduler waits until queues of memory accept its access, or until its stores have left them,
-        it is all waits for memory: what limits these queues has no counter. part: of what fills them that is
+        If a resource binds the kernel, it is the saved part of its traffic. If none does, but at any time a
+        warp of each scheduler waits until queues of memory accept its access, or until its stores have left
+        them, it is all waits for memory: these queues have no counter. part: of the queued accesses that is
         gone."""
         if self.binding:
             return 1 - kept.get(self.binding, 1.0)
@@ -157,7 +157,7 @@ class Resources:
         return part * self.table.stalled(*QUEUES) if is_full else None
 
     def busiest(self, kept: Mapping[str, float] | None = None) -> float:
-        """The time that the busiest resource takes, of what it keeps and as fast as kernels attain."""
+        """The time of the busiest resource: its remaining work at the speed that good kernels attain."""
         kept = kept or {}
         return max(
             (used * kept.get(name, 1.0) / thresholds.attainable(name) for name, used in self.used.items()),

@@ -1,4 +1,4 @@
-"""One colour for what a scope does, the same in the terminal, in reports and in figures."""
+"""The colour of a scope by its work, the same in the terminal, in reports and in figures."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def file_with_source(file: str, known: Iterable[str]) -> str:
 
 
 class Sources:
-    """Of a profile's metadata."""
+    """Source texts of a profile's metadata."""
 
     def __init__(self, metadata: dict[str, Any]) -> None:
         self._files = {str(source["file"]) for source in metadata.get("sources") or []}
@@ -119,7 +119,7 @@ class Instruction(NamedTuple):
 def sampled_code(metadata: dict[str, Any], kernel: str, variant: int) -> list[Instruction] | None:
     """The instructions of the bare binary of a kernel's variant, in order.
 
-    None where the profile keeps none. Raises IRError or ValueError where what is kept cannot be read.
+    None if the profile keeps none. Raises IRError or ValueError if they cannot be read.
     """
     binaries = (metadata.get("sampler") or {}).get("binaries") or []
     own = (each for each in binaries if (each["kernel"], each["variant"]) == (kernel, variant))
@@ -210,8 +210,8 @@ def texts_of(tables: Tables) -> list[Text]:
 
 
 def source_lines(metadata: dict[str, Any], written_s: float) -> SourceLines:
-    """Look lines up in the sources that a profile's metadata keeps, and what they do not have in Python files
-    that have not changed since the trace was written, in seconds since the epoch."""
+    """Look lines up in the sources that a profile's metadata keeps, and missing ones in Python files that
+    have not changed since the trace was written, in seconds since the epoch."""
     kept = Sources(metadata)
     known: dict[str, bool] = {}
 

@@ -57,13 +57,13 @@ def three_digits(value: float, unit: str) -> tuple[str, str]:
 
 
 def count_text(value: int, one: str = "", many: str = "") -> str:
-    """A whole number with commas, and of what: "1 launch", "1,024 launches"."""
+    """A whole number with commas, and a noun: "1 launch", "1,024 launches"."""
     word = (one if value == 1 else many or f"{one}s") if one else ""
     return f"{value:,} {word}".rstrip()
 
 
 def percentage(value: float | str) -> float:
-    """5 of 5, "5" and "5%". Raises OptionError for what is no percentage."""
+    """5 of 5, "5" and "5%". Raises OptionError for anything else."""
     try:
         number = float(value.removesuffix("%") if isinstance(value, str) else value)
     except (TypeError, ValueError):
@@ -79,8 +79,8 @@ def clipped(text: str, characters: int) -> str:
 
 
 def before_number(text: str) -> str:
-    """A text that was cut, without the number that it ends with, which may be a part of one: "16 % of peak,".
-    Digits of a name stay, and so does what is a number as a whole."""
+    """A cut text without the number at its end, which may be cut, too: "16 % of peak,". Digits of a name
+    stay, and so does a text that is only a number."""
     kept = _NUMBER_AT_END.sub("", text)
     return text if kept == text else kept.rstrip() or text
 
@@ -109,7 +109,7 @@ def ranges_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def source_text(file: str, line: int) -> str:
-    """ "matmul.py:26", or "" when the source is unknown."""
+    """ "matmul.py:26", or "" if the source is unknown."""
     name = printable(file.replace("\\", "/").rsplit("/", 1)[-1])
     return f"{name}:{line}" if file and line else name or (f":{line}" if line else "")
 
@@ -164,6 +164,6 @@ _RANKS: Final = re.compile(r"(?:rank [\d, ]+|each of \d+ ranks): ")
 
 
 def kernel_of_note(note: str) -> str:
-    """What stands in front of its colon, without a variant's number: the kernel's name in a note on one. The
-    ranks that it is of may stand before that."""
+    """The kernel's name in a note: the text before the colon, without a variant's number and without
+    ranks."""
     return _RANKS.sub("", note, count=1).partition(":")[0].partition(" #")[0]

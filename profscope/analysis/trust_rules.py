@@ -1,7 +1,7 @@
-"""When to believe the spans of a kernel: one rule a function, all in the table RULES.
+"""Rules on trust in the spans of a kernel: one rule a function, all in the table RULES.
 
-A rule looks at the facts of one variant and says why they ask for care, or forbid trust; None where they do
-neither, or where what it needs is not known.
+A rule returns why the facts of one variant ask for care or forbid trust; None if they do neither or are
+unknown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FAR: Final = 0.30
 
 @dataclass(frozen=True)
 class Reason:
-    """Why: the rule's name, what follows (CARE or DISTRUST), and a sentence with the figures."""
+    """A reason: the rule's name, the label (CARE or DISTRUST), and a sentence with the figures."""
 
     rule: str
     label: str

@@ -1,4 +1,4 @@
-"""Readers of `metadata["variants"]`: how kernels were launched, and their place in a model."""
+"""Readers of `metadata["variants"]`: launch options of kernels, and their place in a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Places = Mapping[tuple[str, int], tuple[str, str, int]]
 
 
 def variant_entry(metadata: Mapping[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """The metadata of a variant (docs/views.md); {} where they do not have it."""
+    """The metadata of a variant (docs/views.md); {} if they do not have it."""
     variants = (metadata.get("variants") or {}).get(kernel) or []
     return next((each for each in variants if each.get("variant") == variant), {})
 
@@ -95,17 +95,17 @@ _LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 def configuration(variant: Mapping[str, Any]) -> dict[str, Any]:
-    """By name: what the kernel captures, types of arguments, constexprs, and the launch options that were
-    set."""
+    """By name: captured functions and constexprs, types of arguments, constexprs, and the launch options that
+    were set."""
     options = {name: variant[name] for name in _LAUNCH_OPTIONS if variant.get(name) is not None}
     told = (variant.get(name) or {} for name in ("captured", "signature", "constexprs"))
     return {name: value for each in told for name, value in each.items()} | options
 
 
 def differing(variants: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
-    """What a kernel's variant has that others have not: of its configuration, and the function's module; if
-    others have all that, `source`, the beginning of its source's hash. `i32:16` is Triton's notation for a
-    multiple of 16."""
+    """The differences of a kernel's variant from others: in its configuration, and the function's module; if
+    there are none, `source`, the beginning of its source's hash. `i32:16` is Triton's notation for a multiple
+    of 16."""
     flat = [_specialised(variant) | _function(variant) for variant in variants]
     at = next((at for at, about in enumerate(variants) if about["variant"] == number), None)
     if at is None:

@@ -1,4 +1,4 @@
-"""Whether the spans of a profile can be believed, kernel by kernel, and why."""
+"""The verdict on the spans of a profile, kernel by kernel, with reasons."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True)
 class KernelVerdict:
-    """Of one variant of a kernel. label: one of LABELS; reasons: those for it, of the rules in
-    docs/verdict.md; not_measured: what could not be judged, and why."""
+    """The verdict on one variant of a kernel. label: one of LABELS; reasons: by the rules in docs/verdict.md;
+    not_measured: rules without data, and why."""
 
     kernel: str
     variant: int
@@ -62,7 +62,7 @@ class KernelVerdict:
         return "\n".join(self.lines())
 
     def lines(self, told: Collection[str] = ()) -> list[str]:
-        """Those of `str()`, without what is in `told` of what was not measured."""
+        """The lines of `str()`, without entries of `not_measured` that are in `told`."""
         lines = [f"{self.kernel} #{self.variant}: {self.label}"]
         lines += [f"  {reason.rule}: {reason.text}" for reason in self.reasons]
         return lines + [f"  not measured: {text}" for text in self.not_measured if text not in told]
@@ -175,8 +175,8 @@ def verdict_of(
     apart: pd.DataFrame,
     spans: Callable[[], SummedSpans],
 ) -> Verdict:
-    """`verdict` if it is known what recording cost and how far witnesses are apart: what `overhead` and
-    `distances` return. spans: of the tables, asked for if only some CTAs were recorded."""
+    """`verdict` with known results of `overhead` and `distances`. spans: of the tables, asked for if only
+    some CTAs were recorded."""
     launches = tables.launches
     rows, pairs = costs.to_dict("records"), apart.to_dict("records")
     said = costs.attrs["not_measured"]
@@ -209,7 +209,7 @@ def verdict_of(
 
 
 def is_open_to_doubt(tables: Tables) -> bool:
-    """Whether anything is known that may forbid trust; where nothing is, `verdict` need not be asked."""
+    """Whether known facts may forbid trust; if not, `verdict` is not needed."""
     variants = [each for of_kernel in (tables.metadata.get("variants") or {}).values() for each in of_kernel]
     builds = [build["build"] for variant in variants for build in variant.get("builds") or []]
     unfinished = bool((tables.launches["unfinished"] > 0).any())

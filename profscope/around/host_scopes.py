@@ -161,7 +161,8 @@ def _recorded(entered: Entered | None) -> Row | None:
 
 
 class HostScopes:
-    """The scopes of a session. Thread-safe. most_rows: that it keeps. changes: of what `columns` says."""
+    """The scopes of a session. Thread-safe. most_rows: the most it keeps. changes: a counter of changes of
+    `columns`."""
 
     def __init__(self, most_rows: int = MOST_ROWS) -> None:
         self._most_rows = most_rows
@@ -204,7 +205,7 @@ class HostScopes:
                         entered.scope.begin(self, entered)
 
     def begin(self, name: str, source: str, *, nested: bool = True) -> Row | None:
-        """A range of the calling thread's begins; None where there have been too many. nested: those that
+        """A range of the calling thread's begins; None if there have been too many. nested: those that
         begin before it ends lie in it."""
         entered = Entered(None, nested=nested)
         row = self.begin_as(entered, name, source)
@@ -213,7 +214,7 @@ class HostScopes:
         return row
 
     def begin_as(self, entered: Entered, name: str, source: str) -> Row | None:
-        """As `begin`, of what was entered."""
+        """As `begin`, for an entered scope."""
         thread = entered.thread.number
         with self._lock:
             if len(self._rows) >= self._most_rows:
@@ -265,7 +266,7 @@ class HostScopes:
         return rows[-1] if rows else None
 
     def columns(self) -> dict[str, list[Any]]:
-        """JSON-able: HOST_NAMES but rank, in order of beginning; what is open ends now. Also `metrics`, a
+        """JSON-able: HOST_NAMES except rank, in order of beginning; open scopes end now. Also `metrics`, a
         dict for each row."""
         now = _now()
         with self._lock:

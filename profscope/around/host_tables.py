@@ -1,5 +1,5 @@
-"""The tables of the program around the kernels: scopes of the host's code, and what Kineto saw, each event
-with what launched it, its scope, its launch and its call path."""
+"""The tables of the program around the kernels: scopes of the host's code, and Kineto's events, each with its
+launching call, scope, launch and call path."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""The job that this process is a rank of, as the metadata's entry "job" says it.
+"""The job of this process, a rank of it: the metadata's entry "job".
 
     {"id": "8f...", "rank": 3, "world_size": 8, "host": "node1", "boot": "c7...", "began_unix_ns": ...,
      "clock": [{"unix_ns": ..., "offset_ns": -181234, "error_ns": 21500}, ...]}
 
-id: of the run, the same on all ranks, "" where they had no way to agree. boot: processes that see the same
-one share a clock. clock: moments at which the host's clock was compared with that of rank 0's host, at the
-session's start, or as soon as rank 0 is there, and at its end; none where that is the same host.
+id: of the run, the same on all ranks, "" if they could not agree. boot: processes with the same one share a
+clock. clock: comparisons of the host's clock with that of rank 0's host, at the session's start, or as soon
+as rank 0 answers, and at its end; none on rank 0's host.
 
 Ranks meet at the store of the job's process group (`torch.distributed`), once it is initialised. There rank 0
-says where its clock answers; nothing else is sent through the group, so no rank ever waits for another.
+gives the address of its clock; nothing else is sent through the group, so no rank waits for another.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Now = Callable[[], int]
 
 
 def rank(environment: Mapping[str, str]) -> int | None:
-    """Which process of a job this is; None where nothing says that there is a job."""
+    """The rank of this process in its job; None without a job."""
     return _number(environment, RANKS)
 
 
@@ -101,7 +101,7 @@ class Job:
             self._leave()
 
     def describe(self) -> dict[str, Any]:
-        """The metadata's entry "job", as far as it is known now; {} where there is no job."""
+        """The metadata's entry "job", as far as it is known now; {} if there is no job."""
         if not self._left.is_set():
             self._meet()
             self._begin_to_ask()
@@ -174,7 +174,7 @@ class Job:
 
 
 def _connected(hosts: list[str], port: int) -> socket.socket:
-    """Raises OSError where no host of these can be reached."""
+    """Raises OSError if no host of these can be reached."""
     failed: OSError = OSError("no host is named")
     for host in hosts:
         try:
@@ -206,7 +206,7 @@ class Moment(NamedTuple):
 
 
 def ask(connection: socket.socket, now: Now = time.time_ns) -> Moment:
-    """What the quickest of some answers says. Raises OSError where there are none."""
+    """The quickest of several answers. Raises OSError without an answer."""
     best: Moment | None = None
     for _ in range(_ASKED):
         asked = now()
@@ -231,7 +231,7 @@ class RankClock:
     """Rank 0's: answers whoever knows the token, in a thread of its own, until it is closed."""
 
     def __init__(self, token: bytes, now: Now = time.time_ns) -> None:
-        """Raises OSError where no port can be had."""
+        """Raises OSError if no port can be had."""
         self._token, self._now = token, now
         self._listener = socket.create_server(("", 0))
         self.port: int = self._listener.getsockname()[1]

@@ -85,7 +85,7 @@ class Kineto:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Kineto watches the body of a with statement. Raises SessionError where it cannot."""
+        """Kineto watches the body of a with statement. Raises SessionError if it cannot."""
         refuse_kineto(on_gpu=self._on_gpu)
         try:
             config = of_all_threads()
@@ -104,7 +104,7 @@ class Kineto:
             yield
 
     def columns(self) -> dict[str, list[Any]] | None:
-        """All that was seen, None where nothing was: name, kind, on_gpu, device, resource (a stream, or a
+        """All that was seen, None if nothing was: name, kind, on_gpu, device, resource (a stream, or a
         thread of the host's), start_unix_ns, end_unix_ns, correlation, bytes and group (the process group
         that an operator communicates in)."""
         if not self._parts:
@@ -131,7 +131,7 @@ class Kineto:
 
 
 def refuse_kineto(*, on_gpu: bool) -> None:
-    """Raises SessionError where Kineto cannot watch."""
+    """Raises SessionError if Kineto cannot watch."""
     if is_profiling():
         raise SessionError(
             "events=True: a torch.profiler is active, and there is only one at a time; end it before the "
@@ -212,7 +212,7 @@ def _columns(results: Any, notes: list[str]) -> dict[str, list[Any]]:
 
 
 def kind_of(event: Any) -> str:
-    """What an event is; "" where it is left out."""
+    """The kind of an event; "" if it is left out."""
     name = event.name()
     if hasattr(event, "activity_type"):
         kind = _KINDS.get(event.activity_type(), "")

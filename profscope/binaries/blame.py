@@ -1,10 +1,10 @@
-"""Which instructions a stall belongs to: not the one that waits, but those it waits for.
+"""Charges stalls to the instructions that cause them, not to those that wait.
 
 The rules are GPA's (Zhou et al., "GPA: A GPU Performance Advisor Based on Instruction Sampling", CGO 2021;
 HPCToolkit, `GPUAdvisor-Blame.cpp`). A stall on a scoreboard or on a latency is charged to the producers of
-what the instruction needs. Of these, only such count as can cause the reason: shared memory makes no long
-scoreboard. What is left is divided in proportion to how often a producer was seen to issue, and in inverse
-proportion to the instructions between it and the use: more of a latency is hidden on a longer way.
+the instruction's operands, if they can cause the reason: shared memory makes no long scoreboard. It is
+divided in proportion to the issue samples of a producer, and in inverse proportion to the instructions
+between it and the use: a longer way hides more latency.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ def blame(instructions: pd.DataFrame, stalls: pd.DataFrame) -> pd.DataFrame:
     `samples`; samples of pcs that are not in the first table stay where they are.
 
     Returns one row per pc, reason and blamed pc: `pc` int64, `stall` category, `samples` float64, `blamed_pc`
-    int64. The samples of each pc and reason add up to what was given.
+    int64. The samples of each pc and reason add up to the given ones.
 
-    - Reasons in CHARGED: to the producers, see above. A producer that is itself a wait for asynchronous
-      work or for other warps, as a test of an mbarrier, stands for that work, or their arrival. Without a
-      producer that can cause the reason they stay.
-    - `long_scoreboard` right behind a wait for copies (`DEPBAR`), where a warp that waits is seen: to these
-      copies, if nothing that the instruction itself needs can cause it.
+    - Reasons in CHARGED: to the producers, see above. A producer that is itself a wait for asynchronous work
+      or for other warps, as a test of an mbarrier, stands for that work, or their arrival. Without a producer
+      that can cause the reason they stay.
+    - `long_scoreboard` right behind a wait for copies (`DEPBAR`), where a waiting warp is seen: to these
+      copies, if none of the instruction's own operands can cause it.
     - `barrier` at a wait for wgmma (`WARPGROUP.DEPBAR`), which has no reason of its own on Hopper: to these
       MMAs. A kernel that does nothing else, its operands in place, stands there for half of its samples.
-    - `barrier` anywhere else: other warps are late. So it is charged to what warps do on their way from the
-      last barrier to this one, in proportion to the samples there (blame shifting: Tallent, Mellor-Crummey
-      and Porterfield, "Analyzing Lock Contention in Multithreaded Applications", PPoPP 2010). Without samples
-      it stays.
+    - `barrier` anywhere else: other warps are late. So it is charged to the instructions between the last
+      barrier and this one, in proportion to the samples there (blame shifting: Tallent, Mellor-Crummey and
+      Porterfield, "Analyzing Lock Contention in Multithreaded Applications", PPoPP 2010). Without samples it
+      stays.
     """
     import pandas as pd
 

@@ -90,7 +90,7 @@ class Listing:
 def read_listing(text: str) -> Listing:
     """Read what `nvdisasm -c -hex` prints.
 
-    Raises ToolchainError where there is no instruction, or code of more than one kernel.
+    Raises ToolchainError if there is no instruction, or code of more than one kernel.
     """
     if len(_SECTION.findall(text)) > 1:
         raise ToolchainError("the cubin holds several kernels; one is expected, as Triton makes them")
@@ -259,7 +259,7 @@ def flow_of(listing: Listing) -> tuple[Flow, list[str]]:
 
 
 def blocks_of(flow: Flow) -> list[range]:
-    """The basic blocks, in order: runs of instructions of which only the first is led to from elsewhere."""
+    """The basic blocks, in order: runs of instructions that branches enter only at the first."""
     starts = {0, len(flow)}
     for at, following in enumerate(flow):
         if following != (at + 1,):

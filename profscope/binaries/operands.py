@@ -39,7 +39,7 @@ _COMPARES: Final = re.compile(r"(?:\w*SETP2?|U?PLOP3)$")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The names of what is written and read. guarded: written only where the guard holds."""
+    """The names of registers written and read. guarded: written only if the guard is true."""
 
     writes: frozenset[str]
     reads: frozenset[str]

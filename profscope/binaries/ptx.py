@@ -9,8 +9,8 @@ nearest call instead, whose own `.loc` came before:
     .loc  2 293 36, function_name $L__info_string0, inlined_at 1 47 21
     .loc  2 263 15, function_name $L__info_string0, inlined_at 2 293 36
 
-A function that is not inlined knows nothing of its callers. Where only one place calls it, its lines are led
-to from there, as those of a function's records are.
+A function that is not inlined does not name its callers. If only one place calls it, its lines get that place
+as caller, like a function's records.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def embedded(cubin: bytes) -> list[str] | None:
     """The lines of the PTX that a cubin was made of, as ptxas keeps them: without comments and line
     information.
 
-    None where the cubin has none. It is the section `.nv_debug_ptx_txt` of the ELF file; a line ends with a
+    None if the cubin has none. It is the section `.nv_debug_ptx_txt` of the ELF file; a line ends with a
     zero.
     """
     for name, content in elf_sections(cubin):

@@ -1,4 +1,4 @@
-"""The table of a binary's instructions: what each is, where it comes from, and what it waits for."""
+"""The table of a binary's instructions: class, place, and the instructions each waits for."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ def instructions_of(cubin: bytes, ptx: str, ttgir: str = "", source: str = "") -
     """The instructions of a cubin that Triton has made of `ptx`.
 
     ttgir and source: the module after and before Triton's passes, as it prints them, for the ops and for the
-    names of functions; without the source these are read from the files, where they are there. The result is
-    kept: the same binary is read once.
+    names of functions; without the source they are read from the files, if present. The result is kept: the
+    same binary is read once.
 
-    Raises ToolchainError without Triton, for what is no cubin, and for PTX that the cubin was not made of.
+    Raises ToolchainError without Triton, for bytes that are no cubin, and for PTX of another cubin.
     """
     code = _read(cubin)
     listing, waits, notes = code.listing, code.waits, list(code.notes)
@@ -327,11 +327,12 @@ class Ops:
         return self._files.get(_key(frames), tuple(frames))
 
     def of(self, frames: Sequence[Frame], opcode: str, cls: str) -> str:
-        """The name of the op that an instruction at these frames belongs to, "" if not told.
+        """The name of the op that an instruction at these frames belongs to, "" if unknown.
 
         opcode: without modifiers; cls: its class.
 
-        Told is what all ops at the place share, or what is the only one there that such instructions make.
+        Known is a name that all ops at the place share, or that of the only op there that makes such
+        instructions.
         """
         ops = self._at.get(_key(frames), [])
         names = {name for name, _ in ops}
@@ -379,8 +380,8 @@ def instructions(kernel: Any, ptx: str | Path | None = None) -> pd.DataFrame:
         profscope.instructions(k)
         profscope.instructions("add_kernel.cubin", "add_kernel.ptx")
 
-    kernel: what Triton returns when it compiles or launches, a `CompiledKernel`; or the path of a `.cubin`,
-    with `ptx` the path of the `.ptx` that it was made of (default: beside it, of the same name).
+    kernel: a `CompiledKernel`, returned by Triton's `compile` or a launch; or the path of a `.cubin`, with
+    `ptx` the path of the `.ptx` that it was made of (default: in the same folder, of the same name).
 
     | column | dtype | |
     |---|---|---|

@@ -1,9 +1,9 @@
-"""Whether a kernel may wait for what another kernel writes.
+"""Detects kernels that may wait for a value that another kernel writes.
 
 The range profiler runs one kernel at a time: the call that launches a kernel returns when the kernel has
-ended. So a kernel that waits for one that is launched later would hang. Such a kernel leaves a loop by a
-value that it has read from global memory in it, and reads the same place again until then. A loop that goes
-on to the next place with each iteration, whatever it reads, waits for nobody.
+ended. So a kernel that waits for a later launch would hang. Such a kernel leaves a loop by a value read from
+global memory inside it, and reads the same address again until then. A loop whose address moves with each
+iteration, whatever it reads, does not wait.
 """
 
 from __future__ import annotations

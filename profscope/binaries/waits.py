@@ -268,7 +268,7 @@ def is_counted_wait(instruction: Instruction) -> bool:
 def awaited_groups(
     at: int, instructions: Sequence[Instruction], controls: Sequence[Control], before: Flow
 ) -> set[int]:
-    """The asynchronous work that the counted wait at `at` waits for; nothing where its operands are not read.
+    """The asynchronous work that the counted wait at `at` waits for; nothing if its operands are not read.
 
     Goes back over all paths and counts the groups closed on the way: the newest may stay under way. An
     earlier wait of the same kind bounds what can still be.
@@ -349,11 +349,11 @@ _OFFSET: Final = re.compile(r"\[\w.*\+(0x[0-9a-f]+)\]")
 
 
 def awaited_phases(instructions: Sequence[Instruction]) -> Mapping[int, frozenset[int]]:
-    """By the number of each wait for a phase, what it waits for; nothing if unknown.
+    """By the number of each wait for a phase, the instructions it waits for; none if unknown.
 
-    Where a function has one kind of work that arrives at barriers, all waits are for that. Where it has
-    several, as where warps are specialised, a wait is for those who arrive at barriers of the same place in
-    shared memory: copies, or the arrivals of other warps.
+    If a function has one kind of work that arrives at barriers, all waits are for that. If it has several, as
+    with specialised warps, a wait is for the copies or arrivals at barriers of the same place in shared
+    memory.
     """
     waits = [at for at, each in enumerate(instructions) if each.opcode.startswith("SYNCS.PHASECHK")]
     kinds: dict[str, set[int]] = {}

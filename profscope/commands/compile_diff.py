@@ -1,4 +1,5 @@
-"""`profscope compile-diff`: what two Tritons make of one kernel, or one of two kernels, without running it.
+"""`profscope compile-diff`: compares the code that two Tritons make of one kernel, or one of two kernels,
+without running it.
 
     profscope compile-diff kernels.py:matmul_kernel --triton env-3.6 --triton env-3.9 --like trace.json
 

@@ -86,7 +86,7 @@ def _merge(words: Sequence[str]) -> int:
 
 
 def _check_apart(traces: Sequence[str]) -> None:
-    """Raises OptionError where two traces are one file."""
+    """Raises OptionError if two traces are one file."""
     seen: dict[Path, str] = {}
     for trace in traces:
         path = Path(trace).resolve()
@@ -96,7 +96,7 @@ def _check_apart(traces: Sequence[str]) -> None:
 
 
 def _check_different(traces: Sequence[str], loaded: Sequence[Tables]) -> None:
-    """Raises OptionError where two traces are copies of one recording. Two sessions of the emulator may have
+    """Raises OptionError if two traces are copies of one recording. Two sessions of the emulator may have
     launched the same at the same cycles: when they began tells them apart, of older ones only their job."""
     seen: dict[tuple[Any, ...], str] = {}
     for trace, tables in zip(traces, loaded, strict=True):

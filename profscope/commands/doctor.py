@@ -1,4 +1,5 @@
-"""`profscope doctor`: says what this machine allows. All rows, in order, and what follows from them."""
+"""`profscope doctor`: tests and prints what this machine allows. All rows, in order, and what follows from
+them."""
 
 from __future__ import annotations
 
@@ -264,7 +265,7 @@ def as_json(found: Mapping[str, Row], variables: Mapping[str, str], advice: str)
 
 
 def as_text(found: Mapping[str, Row], variables: Mapping[str, str], advice: str) -> str:
-    """The rows in their sections, with what is found below each other."""
+    """The rows in their sections, findings below each other."""
     width = max(map(len, [*found, *variables]))
     lines = []
     for title, names in SECTIONS.items():

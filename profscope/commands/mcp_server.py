@@ -1,4 +1,4 @@
-"""`profscope mcp`: what profiles say, as tools for agents, over the Model Context Protocol.
+"""`profscope mcp`: questions to profiles as tools for agents, over the Model Context Protocol.
 
 Each tool is a call of a command in a process of its own, so that a trace that breaks it, and whatever a
 program prints, stay away from the protocol on standard output. The server has no state.

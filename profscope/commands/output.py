@@ -1,8 +1,8 @@
 """The output file of a run, created before the program starts, so that it cannot fail an hour later.
 
 trace.json            the trace, written at the end
-trace.json.partial/   what has been recorded, while the program runs and if it is cut short
-trace.json.partial.1/ the same of a run before, which was killed
+trace.json.partial/   the recording, while the program runs and if it is cut short
+trace.json.partial.1/ the recording of an earlier run that was killed
 
 A process of a job has these in a folder of its own: trace/rank=3/trace.json.
 """
@@ -31,9 +31,9 @@ FORMATS: Final = ".pftrace or .json, either with .gz, or .parquet"
 
 @dataclass(frozen=True)
 class Output:
-    """path: of the trace, absolute, since the program may go to another folder. folder: of what is recorded
-    until then. name, whole: of the trace, and of that of all ranks, as messages have them. lock: a descriptor
-    that holds the folder. kept: where the launches of an earlier, killed run are; "" if there are none."""
+    """path: of the trace, absolute, since the program may change folders. folder: of the recording until
+    then. name, whole: of the trace, and of that of all ranks, for messages. lock: a descriptor that holds the
+    folder. kept: the folder of an earlier, killed run's launches; "" if there are none."""
 
     name: str
     whole: str
@@ -61,8 +61,8 @@ class Output:
     def remove_ranks_from(self, number: int) -> list[str]:
         """Remove the parts of these ranks and above, which an earlier run of more ranks has left.
 
-        Returns a note for each that stays: one with launches that are in no trace, or with what is not
-        profscope's, which was put there while the program ran.
+        Returns a note for each part that stays: one with launches that are in no trace, or with foreign files
+        added while the program ran.
         """
         notes = []
         for folder in _stale_parts(_whole(self.path), number):
@@ -88,7 +88,7 @@ def _stale_parts(whole: Path, number: int) -> list[Path]:
 
 
 def with_rank(given: str | Path, number: int | None) -> Path:
-    """Of `step.json` and rank 3 `step/rank=3/trace.json`; without a rank the path.
+    """A rank's path: `step/rank=3/trace.json` of `step.json` and rank 3; without a rank the path.
 
     Raises OptionError for a suffix that no exporter has.
     """
@@ -101,7 +101,7 @@ def with_rank(given: str | Path, number: int | None) -> Path:
 
 
 def free_for_ranks() -> str:
-    """The first of the default's names of which there is no folder."""
+    """The first of the default's names that is no folder."""
     return next(name for name in _candidates(None) if not with_rank(name, 0).parents[1].exists())
 
 
@@ -110,12 +110,12 @@ def claim(
 ) -> Output:
     """Claim a place for the trace of this process, rank `number` of a job `of` so many.
 
-    given: where the trace takes the place of what is there; None for the first free name of the default's.
-    spool: the folder of --spool.
+    given: the path, where the trace replaces an older one; None for the first free default name. spool: the
+    folder of --spool.
 
-    Raises OptionError if a folder is in the way, the suffix says no format, or the spool is where the trace
-    is to be; SessionError if another run
-    writes there, if nothing can be written, or if something would have to go that profscope did not write.
+    Raises OptionError if a folder is in the way, the suffix has no format, or the spool has the path of the
+    trace; SessionError if another run writes there, if the place is not writable, or if it would replace
+    something that profscope did not write.
     """
     for name in _candidates(given):
         path = with_rank(name, number)
@@ -147,7 +147,7 @@ def _candidates(given: str | None) -> Iterator[str]:
 
 
 def _claim(path: Path, whole: Path, *, must: bool) -> Output | None:
-    """None where the name is taken and need not be had."""
+    """None if the name is taken and need not be had."""
     if not must and (path.exists() or _folder(path).exists()):
         return None
     check_replaceable(path, f"cannot write {str(path)!r}")

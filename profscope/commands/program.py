@@ -151,7 +151,7 @@ class Program:
 
 
 def program(how: str, words: list[str]) -> Program:
-    """The program that a command line names. Raises OptionError where there is no such script.
+    """The program that a command line names. Raises OptionError if there is no such script.
 
     A name that is no file here but a command written in Python, as torchrun is, is that command.
     """

@@ -40,11 +40,11 @@ _SHARE: Final = 0.01  # of the time that goes into it at most
 
 
 class RecordedRun:
-    """report: told the profile and where it is, once it is written; None where nothing is shown.
-    emulated: whether there is no GPU. hang_exit: end the program when a launch hangs.
+    """report: called with the profile and its path, once written; None to show nothing. emulated: whether
+    there is no GPU. hang_exit: end the program when a launch hangs.
 
-    The program's exit code, output and traceback are its own. Where it ends with 0 and its recording could
-    not be written, the exit code is 1.
+    The program keeps its exit code, output and traceback. If it ends with 0 and the recording cannot be
+    written, the exit code is 1.
     """
 
     def __init__(

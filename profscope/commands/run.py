@@ -117,7 +117,7 @@ def _recorded(
 
 
 def _spool(given: Path) -> Path:
-    """A folder for the spool: absolute, since the program may go to another one. Raises SessionError where it
+    """A folder for the spool: absolute, since the program may go to another one. Raises SessionError if it
     could not be made at the first launch."""
     folder = given.absolute()
     there = next(each for each in (folder, *folder.parents) if each.exists())
@@ -291,7 +291,7 @@ def run_options(given: Mapping[str, Any]) -> Options:
 
 
 def add_flags(parser: argparse._ArgumentGroup) -> list[argparse.Action]:
-    """Add the flags; returns their actions. What is not given has no entry in the namespace."""
+    """Add the flags; returns their actions. Flags that are not given have no entry in the namespace."""
     return [action for option in _options() for action in _add(parser, option)]
 
 

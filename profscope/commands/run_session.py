@@ -1,4 +1,4 @@
-"""The session of a whole program: it gives way to one that the program opens, and ends when it is told to.
+"""The session of a whole program: it gives way to one that the program opens.
 
 Imported at the first launch: it needs torch and Triton.
 """

@@ -1,7 +1,7 @@
-"""`profscope doctor --self-test`: kernels with known answers through all that profscope does with one.
+"""`profscope doctor --self-test`: kernels with known answers, recorded and analysed.
 
-They run in another process, which they may crash. The file has what was found and what the machine is, but no
-names of users and folders, so that it can go into a bug report.
+They run in another process, since they may crash. The file has results and the machine, but no names of users
+and folders, for bug reports.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _of_case(case: Case) -> Row:
 
 
 def differences(case: Case, prof: Session, ctas: int, *, has_evidence: bool = True) -> list[str]:
-    """What a profile of a case has otherwise than it must. has_evidence: whether such GPUs give any."""
+    """Differences of a profile of a case from its known answer. has_evidence: whether such GPUs give any."""
     launches = len(prof.launches)
     if not launches:
         return ["recording: no launch"]
@@ -165,7 +165,7 @@ def document(tested: Mapping[str, Row], machine: Mapping[str, Row]) -> Any:
 
 
 def without_names(value: Any, home: str, user: str) -> Any:
-    """A JSON value without folders, of which only the files' own names stay, and without a user's name."""
+    """A JSON value without folders, except files' own names, and without a user's name."""
     if isinstance(value, Mapping):
         return {name: without_names(each, home, user) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,1 +1,1 @@
-"""The seam to Triton's and torch's own inside: the only room that touches what they do not document."""
+"""Access to private parts of Triton and torch, all in this folder."""

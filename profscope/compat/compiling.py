@@ -1,4 +1,4 @@
-"""Compiles kernels with records, by Triton's own `compile`, beside threads that compile and launch bare ones.
+"""Compiles kernels with records by Triton's own `compile`, while other threads compile and launch bare ones.
 
 Three methods of Triton are patched while a thread compiles with records, and only that thread notices:
 - `add_stages` of its backends: the stages of the compilation go through `RecordingStages`;
@@ -74,7 +74,7 @@ class RecordedCompiler:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """What this thread compiles in the body of the with statement gets records."""
+        """Kernels that this thread compiles in the body of the with statement get records."""
         before = self._thread.compiles
         self._begin()
         self._thread.compiles = True
@@ -160,8 +160,7 @@ def recompile(kernel: CompiledKernel) -> CompiledKernel:
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """What this thread compiles in the body of the with statement is not told to the user's listener, who
-    hears of the program's own builds alone."""
+    """Hide compilations by this thread from the user's listener, in the body of the with statement."""
     if knobs.compilation.listener is None:
         yield
         return

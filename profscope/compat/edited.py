@@ -29,7 +29,7 @@ __all__ = ["Assembly", "Options", "assembly_of", "build", "loaded", "options_of"
 
 
 class Options(NamedTuple):
-    """What a module is compiled with: the target's backend, architecture and warp size, and the options."""
+    """The settings of a compilation: the target's backend, architecture and warp size, and the options."""
 
     target: tuple[str, Any, int]
     given: dict[str, Any]
@@ -43,7 +43,7 @@ def options_of(kernel: CompiledKernel) -> Options:
 
 
 def build(path: str, options: Options) -> CompiledKernel:
-    """Compile a module, or find it in Triton's cache. Raises what Triton does."""
+    """Compile a module, or find it in Triton's cache. Raises Triton's errors."""
     with unheard():
         return triton.compile(path, target=GPUTarget(*options.target), options=dict(options.given))
 
@@ -103,7 +103,7 @@ _LONGEST_S: Final = 60.0
 
 
 class Assembly:
-    """What a kernel's PTX is assembled with. Needs no Triton any more, so any thread can use it."""
+    """The settings for assembling a kernel's PTX. It needs no Triton, so any thread can use it."""
 
     def __init__(self, command: list[str]) -> None:
         self._command = command

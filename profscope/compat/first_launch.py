@@ -49,7 +49,7 @@ class FirstLaunch:
         self._enter: Enter | None = None
 
     def await_it(self) -> None:
-        """Begin to wait, for what is imported already and for what will be; goes on if it does already."""
+        """Begin to wait, for modules imported already or later; does nothing if it waits already."""
         with self._lock:
             if self._stack is not None:
                 return

@@ -59,7 +59,7 @@ class HeldLaunchers:
             self._gate = self._stack.enter_context(patched_property(self._class, "__call__", self.called))
 
     def own(self, launcher: Any) -> Launcher:
-        """What a launcher does by itself: it does not come by here."""
+        """The launcher's own call, without a patch."""
         if self._gate is None or not isinstance(launcher, self._class):
             return launcher  # type: ignore[no-any-return]
         return self._gate.original.__get__(launcher, type(launcher))  # type: ignore[no-any-return]
@@ -69,7 +69,7 @@ class HeldLaunchers:
         self._kernels[id(launcher)] = ref(kernel)
 
     def called(self, launcher: Any) -> Launcher:
-        """What a call of a launcher goes to."""
+        """The function that a call of a launcher runs."""
         if self._passes():
             return self.own(launcher)
         known = self._known.get(id(launcher))

@@ -1,10 +1,10 @@
-"""torch.compile's launches: what this needs of Inductor's tuners and launchers.
+"""torch.compile's launches, through Inductor's tuners and launchers.
 
-A `CachingAutotuner` holds the launchers of one generated kernel, one for each configuration, and one once it
-has chosen. Its `run` tunes, then launches through the one that is left. Inductor's launchers fetch
-`CompiledKernel.run` when they are made, and outlive any session.
-Used of torch 2.11 to 2.15: `CachingAutotuner.run`, `._precompile_config`, `.launchers`, `._cached_launcher`,
-`.precompile`, `.autotune_to_one_config`, `._reload_kernel`, and `make_launcher` of what it compiles.
+A `CachingAutotuner` holds the launchers of one generated kernel, one for each configuration, and a single one
+after tuning. Its `run` tunes, then launches through that one. Inductor's launchers fetch `CompiledKernel.run`
+when they are made, and outlive any session. Used of torch 2.11 to 2.15: `CachingAutotuner.run`,
+`._precompile_config`, `.launchers`, `._cached_launcher`, `.precompile`, `.autotune_to_one_config`,
+`._reload_kernel`, and `make_launcher` of what it compiles.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _TREES: Final = "torch._inductor.cudagraph_trees"
 
 
 def missing_of_tuner(tuner: Any) -> str:
-    """What a tuner of this torch does not have; "" if it is as it should be."""
+    """The attributes that a tuner of this torch lacks; "" if none."""
     return missing_attribute(tuner, *_NEEDED_OF_A_TUNER)
 
 
 def precompiled(tuner: Any, config: Any) -> Any:
-    """What Inductor makes of a configuration: it has a `kernel` and a `make_launcher`. Raises what compiling
-    does."""
+    """The compiled configuration of Inductor: it has a `kernel` and a `make_launcher`. Raises compilation
+    errors."""
     if tuner.fn.fn is None:  # compiled in another process
         tuner.fn = tuner._reload_kernel().fn
     return tuner._precompile_config(config)

@@ -82,8 +82,7 @@ def watched_launches(wrap: Callable[[Launcher], Launcher]) -> contextlib.Abstrac
 def watched_binaries(
     wrap: Callable[[CompiledKernel, Launcher], Launcher],
 ) -> contextlib.AbstractContextManager[Any]:
-    """In the body of a with statement each fetch of `CompiledKernel.run` gets `wrap` of the kernel and of
-    what it would get."""
+    """In the body of a with statement each fetch of `CompiledKernel.run` gets `wrap(kernel, run)`."""
     original = vars(CompiledKernel)["run"]
 
     def get(kernel: CompiledKernel) -> Launcher:
@@ -98,7 +97,8 @@ def trials(wrap: Callable[[Launcher], Launcher]) -> contextlib.AbstractContextMa
 
 
 def recording_call(kernel: CompiledKernel) -> Call | None:
-    """What launches a loaded binary with a profile buffer; None if its launcher is of an unknown kind."""
+    """The function that launches a loaded binary with a profile buffer; None if its launcher is of an unknown
+    kind."""
     launcher = kernel._run
     own: Call | None = getattr(launcher, "call_with_profile_buffer", None)  # the emulator's
     if own is not None:

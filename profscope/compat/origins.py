@@ -1,12 +1,12 @@
-"""Which lines and modules of a model the kernels come from that torch.compile makes.
+"""The lines and modules of a model that torch.compile made kernels of.
 
-Inductor writes into the module that launches its kernels, as comments, of which nodes of the graph each is
-made. Where these nodes come from in the model stands in the graphs themselves, which are gone when a kernel
-is launched: so they are looked at while they are compiled, in a session or under `profscope run`. Of what was
-compiled before that, only the operations are known. This table is of facts, and lives as long as the process.
+Inductor names the graph nodes of each kernel in comments of the module that launches it. The graphs have the
+nodes' places in the model, but are gone when a kernel is launched: so they are read while they are compiled,
+in a session or under `profscope run`. For kernels compiled earlier only the operations are known. The table
+lives as long as the process.
 
-Used of torch 2.11 to 2.15: `compile_fx.compile_fx` and what it compiles graphs with, `PyCodeCache`, and of
-nodes `stack_trace`, `nn_module_stack`, `fwd_nn_module_stack` and `from_node`.
+Used of torch 2.11 to 2.15: `compile_fx.compile_fx` and its inner compiler, `PyCodeCache`, and of nodes
+`stack_trace`, `nn_module_stack`, `fwd_nn_module_stack` and `from_node`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _NUMBER: Final = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 
 
 class Place(NamedTuple):
-    """Where in the model something comes from. module: its path, as in `named_modules()`, that of the model
-    itself its class; line: of `file`, the innermost outside of torch; "" and 0 if unknown."""
+    """A place in the model. module: its path, as in `named_modules()`, or the model's class for the model
+    itself; line: of `file`, the innermost outside of torch; "" and 0 if unknown."""
 
     module: str = ""
     file: str = ""
@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """What a kernel is launched for in one place. nodes: of the graph, in order; ops: of ATen."""
+    """The graph nodes that one launch of a kernel computes. nodes: in order; ops: of ATen."""
 
     nodes: tuple[str, ...]
     ops: tuple[str, ...]
@@ -79,7 +79,7 @@ def launched_in(text: str) -> dict[str, list[Launched]]:
 
 
 def place_of(meta: Mapping[str, Any], torch_folder: str) -> Place:
-    """Where a node of a graph comes from, by its metadata."""
+    """The place of a graph node, by its metadata."""
     frames = _FRAME.findall(meta.get("stack_trace") or "")
     own = [(file, int(line)) for file, line in frames if not file.startswith(torch_folder)]
     file, line = own[-1] if own else ("", 0)
@@ -105,7 +105,7 @@ class _Looked(threading.local):
 
 
 class OriginTable:
-    """Where the kernels of generated files come from."""
+    """The places of the kernels of generated files."""
 
     def __init__(self) -> None:
         self.unknown = ""  # what this torch does not have: then no graph is looked at
@@ -153,10 +153,10 @@ class OriginTable:
             yield
 
     def of(self, file: str) -> dict[str, Any]:
-        """Where the kernel of a generated file comes from, JSON-able; {} if nothing is known.
+        """The places of the kernel of a generated file, JSON-able; {} if unknown.
 
-        A file is known by its name, a hash of what is in it. What Inductor's workers have compiled it writes
-        anew where a session first launches it, and its caches may be in another folder then.
+        A file is identified by its name, a hash of its contents. Inductor rewrites files that its workers
+        compiled when a session first launches them, maybe in another folder.
 
         module: as `collapsed`; model_file, model_line: of the last node; ops: of ATen; places: of all nodes.
         """

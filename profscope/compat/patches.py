@@ -65,8 +65,8 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 class Gate:
-    """In the place of a property or a method. get: called with the object while the patch is in force.
-    original: what was there before.
+    """Replaces a property or a method. get: called with the object while the patch is in force. original: the
+    replaced one.
 
     It is no data descriptor: an object's own attribute of that name goes before it.
     """
@@ -160,7 +160,7 @@ class Door:
                     own[self._name] = known.plain if is_shut else known.launcher
 
     def launcher(self, launched: Any) -> Method:
-        """What an object is launched with."""
+        """The launcher of an object."""
         gate = self._gate
         if gate is None:
             return getattr(launched, self._name)  # type: ignore[no-any-return]

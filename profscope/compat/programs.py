@@ -40,7 +40,7 @@ def describe(metadata: dict[str, Any], manifest: Manifest) -> None:
 
 
 def manifest_of_binary(kernel: CompiledKernel) -> Manifest:
-    """What a binary compiled with records writes. Raises CompileError if that is not known."""
+    """The manifest of a binary compiled with records. Raises CompileError if it is unknown."""
     entry = getattr(kernel.metadata, _ENTRY, None)
     if entry is None:
         raise CompileError("Triton compiled it without records")

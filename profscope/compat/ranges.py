@@ -1,7 +1,7 @@
 """Ranges that programs have already, as host scopes: NVTX by torch and by the `nvtx` package, and
 torch.profiler's `record_function`.
 
-What was there before still runs, and comes back. torch.cuda.nvtx calls one object for all.
+The patched functions still run, and are restored. torch.cuda.nvtx calls one object for all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FUNCTION: Final = "record_function"
 
 
 class Scopes(Protocol):
-    """What takes ranges: a session's `HostScopes`."""
+    """The receiver of ranges: a session's `HostScopes`."""
 
     def begin(self, name: str, source: str, *, nested: bool = True) -> Any:
         """A range of the calling thread begins; None if it is not kept."""
@@ -32,7 +32,7 @@ class Scopes(Protocol):
 
 
 class OtherRanges:
-    """Of a session. scopes: what ranges become."""
+    """The ranges of a session. scopes: receives them."""
 
     def __init__(self, scopes: Scopes) -> None:
         self._scopes = scopes
@@ -141,7 +141,7 @@ class _TorchNvtx:
 
 
 def _annotated(annotation: Any) -> object:
-    """The text of an `nvtx.annotate`, which versions keep in different places; "" where it has none."""
+    """The text of an `nvtx.annotate`, which versions keep in different places; "" if it has none."""
     given = getattr(annotation, "init_args", None)
     if given is not None:
         return given[0] or ""

@@ -40,7 +40,7 @@ _WRAPPED: Final = (
 
 def missing_attribute(owner: Any, *names: str) -> str:
     """ "torch 2.16.0 has no CachingAutotuner.run": the first of these attributes, each "name" or "name.name",
-    that `owner`, a module, a class or an object, does not have. "" where it has them all."""
+    that `owner`, a module, a class or an object, does not have. "" if it has them all."""
     for name in names:
         value = owner
         for part in name.split("."):
@@ -66,14 +66,14 @@ class CppKernels(NamedTuple):
 
 
 def cpp_kernels() -> CppKernels:
-    """Those of now; none where Inductor is not loaded. Imports nothing."""
+    """Those of now; none if Inductor is not loaded. Imports nothing."""
     module = sys.modules.get("torch._inductor.codecache")
     caches = (getattr(module, name, None) for name in ("CppPythonBindingsCodeCache", "CppWrapperCodeCache"))
     return CppKernels(*(len(getattr(cache, "cache", ())) for cache in caches))
 
 
 def mapped_files() -> str:
-    """The files that this process has in memory, as /proc/self/maps says; "" where there is no such file."""
+    """The files that this process has in memory, as /proc/self/maps says; "" if there is no such file."""
     try:
         return Path("/proc/self/maps").read_text()
     except OSError:
@@ -88,11 +88,11 @@ def job_store() -> Any:
 
 
 def launched_from_cpp() -> str:
-    """What to say of kernels that Inductor's C++ may have launched, "" if there are none.
+    """The note on kernels that Inductor's C++ may have launched, "" if there are none.
 
-    A package of AOTInductor, and a graph of `cpp_wrapper=True`, is a library in C++ that loads cubins of its
-    own and launches them with the driver: nothing of that goes by Triton. To a kernel that wants a profile
-    buffer its code gives an uninitialised one, so nothing is recorded.
+    A package of AOTInductor, and a graph of `cpp_wrapper=True`, is a C++ library that loads its own cubins
+    and launches them with the driver, without Triton. It gives kernels an uninitialised profile buffer, so
+    nothing is recorded.
     """
     kernels = kernels_in(mapped_files())
     if not kernels:
@@ -124,7 +124,7 @@ def _kernels_of(library: str) -> tuple[str, ...]:
 
 def of_all_threads() -> Any:
     """The configuration that watches all threads, and tells CUPTI of no operator: in which one a call lies,
-    its time and thread say. Raises AttributeError or TypeError where this torch has another one."""
+    its time and thread say. Raises AttributeError or TypeError if this torch has another one."""
     import torch
 
     return torch._C._profiler._ExperimentalConfig(profile_all_threads=True, disable_external_correlation=True)

@@ -1,1 +1,1 @@
-"""Which spans are these bytes?"""
+"""Decoding of record buffers to spans"""

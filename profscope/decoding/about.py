@@ -1,4 +1,4 @@
-"""A profile's metadata of each kernel: which CTAs and warps were recorded, and the work of its ops.
+"""A profile's metadata of each kernel: recorded CTAs and warps, and the work of its ops.
 
 A site's `bytes` and `flops` are those of one execution by one CTA, so the warps that execute it together
 share them. Masks are not known: where lanes are masked off, the figures are upper bounds.
@@ -57,7 +57,7 @@ def about_kernel(launches: Sequence[TimedBundle], variants: Mapping[int, int]) -
 
 
 def selection_notes(launches: Sequence[TimedBundle]) -> list[str]:
-    """What the reader of one kernel's figures must know about who recorded, one line each."""
+    """Notes on the recorded CTAs and launches of one kernel, one line each."""
     recorded = sum(len(launch.decoded.headers) for launch in launches)
     grid = sum(launch.grid_ctas for launch in launches)
     manifest = launches[-1].manifest
@@ -99,7 +99,7 @@ class _Sample(NamedTuple):
 
 
 def _how_far_off(launches: Sequence[TimedBundle]) -> str:
-    """Of one kernel's launches, by those of which it is worst; "" where no CTA of any came to its end."""
+    """Of one kernel's launches, by those of which it is worst; "" if no CTA of any came to its end."""
     samples = _samples(launches)
     if not samples:
         return ""

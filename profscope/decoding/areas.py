@@ -1,4 +1,4 @@
-"""The areas of one launch's buffer: whose they are, and where its warps' words lie."""
+"""The areas of one launch's buffer: their CTAs, and the places of their warps' words."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def read_areas(
     """The areas of several launches whose buffers have one size, copied one after the other: uint8, shape
     (launches, bytes); and what their CTA headers say, dtype CTA, shape (launches, areas).
 
-    None where their headers do not agree. Raises RecordError as `read_buffer` does, for the first of them.
+    None if their headers do not agree. Raises RecordError as `read_buffer` does, for the first of them.
     """
     begin, size = LAUNCH_HEADER.itemsize, buffers[0].nbytes
     if size < begin:
@@ -129,7 +129,7 @@ def _like_the_first(headers: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
 
 
 def _checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.void:
-    """The launch header. Raises RecordError where there is none, or another program's."""
+    """The launch header. Raises RecordError if there is none, or another program's."""
     if buffer.nbytes < LAUNCH_HEADER.itemsize:
         raise RecordError(
             f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes hold no header"
@@ -153,7 +153,7 @@ def _cta_headers(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: Launch
 
 
 def _area_count(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> int:
-    """How many CTA areas a buffer has room for. Raises RecordError where it holds a part of one."""
+    """How many CTA areas a buffer has room for. Raises RecordError if it holds a part of one."""
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
     area_bytes = buffer.nbytes - LAUNCH_HEADER.itemsize
     if area_bytes % cta_bytes:

@@ -1,4 +1,4 @@
-"""Fetched buffers to the tables of a profile: decode, fit clocks, fill rows, note what was lost."""
+"""Fetched buffers to the tables of a profile: decode, fit clocks, fill rows, note losses."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ __all__ = ["assemble"]
 
 
 def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Sequence[str] = ()) -> Tables:
-    """Decode launches into the tables of a profile. metadata: what is known of the session (backend, device,
-    versions; "bare": what bare binaries of its kernels take, by key).
+    """Decode launches into the tables of a profile. metadata: of the session (backend, device, versions;
+    "bare": resources of its kernels' bare binaries, by key).
 
     A launch whose buffer cannot be decoded is left out, and a note says why.
     """
@@ -222,7 +222,7 @@ class CtaTimes:
     recorded: npt.NDArray[np.bool_]
 
     def of_launches(self, launches: int) -> tuple[Ints, Ints]:
-        """By launch, when its first CTA began and its last one ended, ns; 0 where none came to its end."""
+        """By launch, when its first CTA began and its last one ended, ns; 0 if none came to its end."""
         start, end = np.zeros(launches, np.int64), np.zeros(launches, np.int64)
         some, first = np.unique(self.place, return_index=True)
         if len(some):
@@ -232,10 +232,10 @@ class CtaTimes:
 
 
 def cta_times(bundles: Sequence[tuple[Bundle, TimeBase]], spans: SpanTable) -> CtaTimes:
-    """Of all bundles, whose spans are in the table.
+    """Times of the CTAs of all bundles, whose spans are in the table.
 
     A CTA begins with the first of its warps' spans and ends with the last. One thread of it reads the clocks
-    of its header; they count where there are no spans of the whole kernel. One thread reads those of a stamp,
+    of its header; they count if there are no spans of the whole kernel. One thread reads those of a stamp,
     too; its times are the globaltimer's own.
     """
     parts = [_times_of_recorded(bundles, spans), *(_times_of_stamps(*each) for each in bundles)]

@@ -45,7 +45,7 @@ class Build:
     fit; instructions: of machine code; each None if unknown.
     sources: the texts of the kernel and of the functions it calls. model: where torch.compile made it of, as
     `recording.origins` says; {} for other kernels. ptx: what it was assembled from, ttgir: what that was made
-    from; "" where there is none.
+    from; "" if there is none.
     """
 
     kernel: str
@@ -69,7 +69,7 @@ class Build:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def resources(self) -> dict[str, int | None]:
-        """What the binary takes."""
+        """Resources of the binary."""
         return {
             "registers": self.registers,
             "spills": self.spills,
@@ -84,7 +84,7 @@ class Build:
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> Build:
-        """What `to_json` returned. Raises KeyError, TypeError or ValueError for anything else."""
+        """From the result of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
         sources = tuple(SourceText(**source) for source in document["sources"])
         build = Build(**{**document, "sources": sources})
         wrong = wrong_field(build)
@@ -94,9 +94,8 @@ class Build:
 
 
 class Mark(NamedTuple):
-    """What a launch was part of. graph, replay: indices in the session; cold:
-    much of the L2 cache was displaced right before it, as its memory was zeroed; host: the number of the
-    host scope that it was launched in."""
+    """The circumstances of a launch. graph, replay: indices in the session; cold: zeroing its memory
+    displaced much of the L2 cache right before it; host: the number of the host scope around it."""
 
     graph: int = -1
     replay: int = -1

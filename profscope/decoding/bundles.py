@@ -1,4 +1,4 @@
-"""Launches that are alike and small, decoded as one: what numpy's steps cost is then shared by all of them.
+"""Small launches that are alike, decoded as one to share the cost of numpy's steps.
 
 A step of numpy's takes a microsecond however little it has to do, and a launch takes hundreds of them.
 """
@@ -66,12 +66,12 @@ class Bundle:
 
     @property
     def build(self) -> Build | None:
-        """Of the binary they ran."""
+        """The build of the binary they ran."""
         return self.raws[0].build
 
     @property
     def device(self) -> int:
-        """Where they ran."""
+        """The device they ran on."""
         return self.raws[0].device
 
     @property
@@ -110,7 +110,7 @@ class Bundle:
         return np.bincount(key, minlength=len(self) * sites).reshape(len(self), sites)
 
     def readings(self) -> Readings:
-        """What they say of the clocks."""
+        """Their readings of the clocks."""
         several = self.decoded.several
         return readings(self.decoded.headers, several.header if several else None, len(self), self.stamped)
 
@@ -235,7 +235,7 @@ def decode_launch(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedL
 
 
 def _laid_out(found: Found) -> DecodedLaunch | None:
-    """One CTA of each kind, and the layout of all; None where CTAs are too many kinds or too short, or where
+    """One CTA of each kind, and the layout of all; None if CTAs are too many kinds or too short, or where
     clocks do not go on in the order of the program."""
     spans = int(found.recorded.spans.sum())
     if spans < LEAST_ALIKE:

@@ -1,8 +1,8 @@
 """From one launch's buffer to columns of spans: numpy only, no loop over records.
 
-Warps that took the same way through the kernel wrote the same words, but for the clocks in them. So the way
-is worked out once for each shape that a warp's words have (`shapes`, `rows`, `patterns`), and what is left to
-do for every span is to fetch its clocks (`columns`).
+Warps that took the same way through the kernel wrote the same words, but for the clocks in them. So each
+shape of a warp's words is decoded once (`shapes`, `rows`, `patterns`), and every span only fetches its clocks
+(`columns`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Words = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Found:
-    """What a launch recorded, but for the clocks of its spans. words: shape (CTAs, recorded warps, words);
+    """The records of a launch without the clocks of its spans. words: shape (CTAs, recorded warps, words);
     ctas: their headers; of: the launch of each."""
 
     header: np.void
@@ -70,8 +70,7 @@ def decode_as_one(
     """Decode several launches of one program whose buffers have one size; ctas: of each grid; sms: how many
     there are at least.
 
-    None where what is said of one of them does not hold of all the others, so that they must be decoded by
-    themselves. Raises RecordError (see `read_areas`).
+    None if they differ and must be decoded one by one. Raises RecordError (see `read_areas`).
     """
     first = buffers[0]
     header, areas = launch_header(first), read_areas(buffers, manifest)
@@ -156,7 +155,7 @@ def _sections(words: Words, ctas: npt.NDArray[np.void], manifest: Manifest, ring
 def _several(
     apart: Apart, of: Ints, sections: list[Wrote], recorded: Recorded, patterns: Patterns
 ) -> SeveralLaunches | None:
-    """None where only some of these launches have lost rows: `_patterns` takes all of them for alike."""
+    """None if only some of these launches have lost rows: `_patterns` takes all of them for alike."""
     launches = apart.launches
     records, dropped = np.zeros(launches), np.zeros(launches)
     for each in sections:

@@ -38,8 +38,8 @@ PART_SPANS: Final = 1 << 16
 
 
 class Part(NamedTuple):
-    """Spans that are worked on together, of CTAs of one kind that follow each other. ctas: which of them;
-    rows: of their kind, among all laid out, `origin` being its first; spans: where they stand in the launch.
+    """Spans that are processed together, of consecutive CTAs of one kind. ctas: their positions; rows: of
+    their kind, among all laid out, `origin` being its first; spans: their positions in the launch.
     """
 
     ctas: slice
@@ -103,7 +103,7 @@ class Layout:
                     yield Part(ctas, rows, of_kind.start, slice(at, at + shape))
 
     def words(self, part: Part) -> Words:
-        """What the CTAs wrote, shape (CTAs, words); it may be a view."""
+        """The words of the CTAs, shape (CTAs, words); may be a view."""
         area = self.area[part.ctas]
         follow = bool((np.diff(area) == 1).all())
         segments = self.segments[int(area[0]) : int(area[-1]) + 1] if follow else self.segments[area]
@@ -121,7 +121,7 @@ class Layout:
 @dataclass(frozen=True)
 class Payload:
     """The values of one name: column `name` of the spans at `rows` (positions), int32 or float32. places: of
-    each its word's in the CTA's area, None where a number follows from the span."""
+    each its word's in the CTA's area, None if a number follows from the span."""
 
     name: str
     rows: Small
@@ -138,7 +138,8 @@ class Apart(NamedTuple):
 
 
 class SeveralLaunches(NamedTuple):
-    """What L launches that are decoded as one have each: they stand one after the other as one launch's CTAs.
+    """Facts of each of L launches that are decoded as one: their CTAs follow each other like those of one
+    launch.
 
     apart: the ids of launch n have n times as much added. header: per CTA header, its launch. records,
     dropped, unmatched: per launch, as of `DecodedLaunch`.
@@ -153,24 +154,22 @@ class SeveralLaunches(NamedTuple):
 
 @dataclass(frozen=True)
 class DecodedLaunch(Columns):
-    """Spans of one launch, or of several; see `Columns` for what each of them has.
+    """Spans of one launch, or of several; `Columns` has the fields of a span.
 
-    As `decode` makes them they stand in order of CTA and warp and in program order, which is the order of
-    time unless clocks were read in another one.
+    `decode` orders them by CTA, warp and program order, the order of time unless clocks were read in another
+    order.
 
-    sites: what `span` counts. headers: the CTA headers (CTA dtype) of every CTA of the launch, unwritten
-    ones included. grid_x, grid_y: CTAs of the grid, those of all clusters. records: clock words that were
-    stored and not overwritten. dropped: clock columns of rows that a ring overwrote or that cannot be placed
-    any more, each of which would have been a record had its code run; summed over warps. unmatched: spans
-    that have one of their two clocks. anomalies: sentences about what did not fit the model, empty on a
-    good buffer.
-    payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
-    are recorded. wait: for asynchronous
-    intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
-    positions of spans on ops of a pipelined loop for iterations that it did not have: those do nothing.
-    recorded: the warps whose spans these are, and whose are alike; None where spans were added. several: what
-    each launch has, where these are several. layout: where there is one, the spans, and all that has
-    positions of spans, are of one CTA of each kind only, and in order of the table.
+    sites: what `span` counts. headers: the CTA headers (CTA dtype) of every CTA of the launch, unwritten ones
+    included. grid_x, grid_y: CTAs of the grid, those of all clusters. records: clock words that were stored
+    and not overwritten. dropped: clock columns of rows that a ring overwrote or that cannot be placed any
+    more, each a record if its code ran; summed over warps. unmatched: spans that have one of their two
+    clocks. anomalies: sentences on contradictions, empty for a good buffer. payloads: values that spans
+    carry. unpaired: starts of asynchronous work that no wait ended, if waits are recorded. wait: for
+    asynchronous intervals the position of the span whose return ended them, -1 for others; None if there are
+    none. idle: positions of spans on ops of a pipelined loop for iterations that it did not have: those do
+    nothing. recorded: the warps with these spans or equal ones; None if spans were added. several: facts of
+    each launch, if there are several. layout: if not None, the spans, and all positions of spans, are of one
+    CTA of each kind only, in order of the table.
     """
 
     sites: tuple[Span, ...]

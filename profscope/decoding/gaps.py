@@ -1,8 +1,8 @@
 """Time of a warp that no record covers, since a ring has overwritten the rows: spans of kind "gap".
 
-A ring keeps the newest rows of a loop. What the warp did before them, from the last record that is there to
-the next one, is unknown, and without a span of its own that time would look like the loop's. Both records
-have their places among a warp's words, so a gap is a span like any other, with the clocks of its neighbours.
+A ring keeps the newest rows of a loop. The time before them, from the last intact record to the next one, is
+unknown; without a span of its own it would look like the loop's. Both records have their places among a
+warp's words, so a gap is a span like any other, with the clocks of its neighbours.
 """
 
 from __future__ import annotations

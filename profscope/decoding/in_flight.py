@@ -1,10 +1,10 @@
 """In-flight intervals of asynchronous work, from spans on the ops that start it and the ops that wait for it.
 
-The manifest says which sites share a channel and what they are on it (see `instrument_passes.transactions`).
-Hardware completes the work of a channel in order, so counting decides which wait ended what: the k-th group
-that a warp started is done when one of its waits leaves fewer than that under way, or, on mbarriers, when the
-k-th wait returns; that wait may be another warp's. What is in flight is shown until a wait has returned,
-which is when the kernel knows; the hardware may have been done before.
+The manifest has the channel of each site and its role there (see `instrument_passes.transactions`). Hardware
+completes the work of a channel in order, so counting pairs starts and waits: the k-th group that a warp
+started is done when one of its waits leaves fewer than that under way, or, on mbarriers, when the k-th wait
+returns; that wait may be another warp's. Work counts as in flight until a wait has returned, when the kernel
+knows; the hardware may have been done before.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def with_transactions(decoded: DecodedLaunch, *, forward: bool = True) -> Decode
 
     Each is a child of the span that started it; `wait` is the position of the span whose return ended it.
 
-    A launch whose rings overwrote records keeps none: what is left cannot be counted. A start that no wait
-    follows, work left to the kernel's end, has none either and counts as unpaired.
+    A launch whose rings overwrote records keeps none: the remaining ones cannot be counted. A start that no
+    wait follows, work left to the kernel's end, has none either and counts as unpaired.
     """
     channels = _channels(decoded.sites)
     if not channels or not len(decoded.span):

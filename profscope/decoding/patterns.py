@@ -1,4 +1,4 @@
-"""The spans of a warp as its rows tell them, in program order: where each begins and ends, and under what.
+"""The spans of a warp from its rows, in program order: begin, end and parent.
 
 A pattern holds places of words and no clocks, so that it serves every warp of the same shape.
 """
@@ -29,7 +29,7 @@ PAYLOAD_TYPES: Final = {"i32": np.dtype("<i4"), "f32": np.dtype("<f4")}
 
 @dataclass(frozen=True)
 class Values:
-    """What spans carry as `name`, in order of pattern and span.
+    """Values that spans carry as `name`, in order of pattern and span.
 
     kind: the column's in PAYLOAD_TYPES, or "" for numbers that the pattern itself knows. first: per pattern,
     its first entry here, and one more; span: position in the pattern. source: place of a word in the segment,

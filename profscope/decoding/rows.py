@@ -1,4 +1,4 @@
-"""The rows that warps wrote into a section's frames: which survived, in order, and under which row each ran.
+"""The rows that warps wrote into a section's frames: the surviving ones, in order, with their parent rows.
 
 Rows are told by the place of their first word, so that nothing of them is copied.
 """
@@ -27,7 +27,7 @@ class Rows:
     at: place of the row's first word among all words; place: the same in its segment; warp: whose it is;
     number: row number since the warp started; instance: which parent row (position in the parent's Rows) it
     belongs to; iteration: row number within that instance. newest: per warp, where among all words its last
-    row is, survived or not, -1 where there is none. lost: positions of the parent rows that have lost rows of
+    row is, survived or not, -1 if there is none. lost: positions of the parent rows that have lost rows of
     this frame, or may have; of each the first ones, or all.
     """
 

@@ -1,8 +1,8 @@
 """Warps that took the same way through their program: one of them is decoded for all.
 
-How many rows a warp wrote, which of its words hold clocks, and so which spans it has and where their begins
-and ends stand: all of that follows from its counts and from which of its words are zero. That is the warp's
-shape. Most kernels have few shapes, and neighbours mostly share theirs.
+A warp's counts and zero words are its shape. They determine its number of rows, the words with clocks, and so
+its spans and the places of their begins and ends. Most kernels have few shapes, and neighbours mostly share
+theirs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WRITTEN_OR_NOT = ("clock", "ran")
 
 
 class Warps(NamedTuple):
-    """The warps that ran one section. area: position of the CTA; segment: which of its area. One each."""
+    """The warps that ran one section. area: position of the CTA; segment: position in its area. One each."""
 
     area: Ints
     segment: Ints
@@ -44,7 +44,7 @@ class Shapes(NamedTuple):
 
 
 class Wrote(NamedTuple):
-    """What the warps of one section wrote. words: segments, of one warp of each shape; rows: in those."""
+    """The words of the warps of one section. words: segments, of one warp of each shape; rows: in those."""
 
     warps: Warps
     shapes: Shapes

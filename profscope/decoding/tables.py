@@ -108,7 +108,7 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
 
 
 class _PayloadColumns:
-    """One column a name: Int32, missing where a span carries none; float64, NaN there, if a value is f32."""
+    """One column a name: Int32, missing if a span carries none; float64, NaN there, if a value is f32."""
 
     def __init__(self, launches: Sequence[DecodedLaunch], rows: int) -> None:
         kinds: dict[str, bool] = {}

@@ -3,9 +3,9 @@
 Every CTA header holds two pairs (clock64, globaltimer), one at its start and one at its end. SM clocks are
 neither constant nor equal: on an H200 the clock was seen to drop from 1.63 to 1.47 GHz and back within one
 190 us matmul, and SMs of one launch to differ by 1.3 %. So each SM gets a curve of its own: its pairs are
-averaged in windows, and between the averages time is linear. Where a launch is too short for that, SMs share
-the slope of the launch, or of the session. CTAs that do not record read both clocks when they begin, and the
-globaltimer when they end: their times are what it said, their first pairs part of the curves.
+averaged in windows, and between the averages time is linear. If a launch is too short for that, SMs share the
+slope of the launch, or of the session. CTAs that do not record read both clocks when they begin, and the
+globaltimer when they end: their times are its readings, their first pairs part of the curves.
 
 The globaltimer advances in steps (32 ns on an H200), so a reading lies up to one step before the truth;
 half a step is added to it.
@@ -45,7 +45,7 @@ _NEVER = np.iinfo(np.int64).max  # cycles
 class TimeBase:
     """Maps (sm, cycle) to ns, for one launch or for L that are decoded as one (see `SeveralLaunches`).
 
-    clock_ghz: mean cycles per ns, NaN where a launch gave nothing to fit; uncertainty_ns: what a timestamp
+    clock_ghz: mean cycles per ns, NaN if a launch gave nothing to fit; uncertainty_ns: what a timestamp
     may be off by: the largest distance of a measured pair from the curve and half a step of the globaltimer.
     Both of shape (L,). step_ns: of the globaltimer. sms: SM ids, sorted. first, last: per SM, its points;
     epoch_ns: since when these count. point_*: all SMs' points one after another: cycle, ns since the epoch,
@@ -64,8 +64,7 @@ class TimeBase:
     step_ns: int
 
     def read_to_ns(self, read: Ints) -> Ints:
-        """What the globaltimer said, as `to_ns` has it: half a step later; zeros when there was nothing to
-        fit."""
+        """Readings of the globaltimer like those of `to_ns`, half a step later; zeros without a fit."""
         return read + self.step_ns // 2 if len(self.sms) else np.zeros_like(read)
 
     def to_ns(self, cycle: Ints, sm: npt.NDArray[np.signedinteger[Any]]) -> Ints:
@@ -145,7 +144,7 @@ class _LaunchClocks(NamedTuple):
     """Of L launches. steps: the greatest common divisors of their globaltimer readings, ns; 0 if there are
     none.
 
-    slope: ns per cycle by least squares, each SM about its own mean, NaN where nothing tells; spread: the
+    slope: ns per cycle by least squares, each SM about its own mean, NaN if nothing tells; spread: the
     squares of the distances of its cycles from their means, summed up; each of shape (L,).
     """
 
@@ -190,9 +189,9 @@ def readings(
     launches: int = 1,
     stamped: Stamped | None = None,
 ) -> Readings:
-    """What CTA headers (CTA dtype, see `areas`) say of the clocks, those of CTAs that ended.
+    """The clock readings of CTA headers (CTA dtype, see `areas`) of CTAs that ended.
 
-    launch: of each header, where there are several launches. stamped: CTAs whose starts tell, too.
+    launch: of each header, if there are several launches. stamped: CTAs whose starts are readings, too.
     """
     ran = headers["end_clock"] != 0
     written = headers[ran]
@@ -389,8 +388,8 @@ def _sms(stamps: npt.NDArray[np.void]) -> Ints:
 
 
 def stamped(raws: Sequence[RawLaunch], decoded: DecodedLaunch) -> Stamped:
-    """Of launches that are decoded as one. Those of a launch none of whose recorded CTAs came to its end are
-    left out."""
+    """Stamped CTAs of launches that are decoded as one, without launches whose recorded CTAs all did not
+    end."""
     stamps = np.stack([raw.stamps for raw in raws])
     ended = decoded.headers["end_clock"] != 0
     headers = decoded.headers[ended]

@@ -47,13 +47,13 @@ def about_variants(
 ) -> dict[str, list[dict[str, Any]]]:
     """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
 
-    variant, key (the same in every session; "" if the configuration is unknown), what
-    `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and `builds`: what
-    each binary takes, "bare" or "instrumented". Of instrumented ones also `rounds_as_bare`: whether they
-    round as the bare binary does, None if none is known or payloads add arithmetic of their own; if they do
-    not, `fused_otherwise`: the places of the sums that differ; and, where it is so, `twin`: CTAs that do not
-    record run a body of their own, which is among its instructions. bare: by key, what bare binaries take,
-    and `fused_otherwise` in the recorded one, if known.
+    variant, key (the same in every session; "" if the configuration is unknown), the fields of
+    `Build.configuration`, `model` if torch.compile names the kernel's origin, and `builds`: resources of each
+    binary, "bare" or "instrumented". Instrumented ones also have `rounds_as_bare`: whether they round as the
+    bare binary does, None if that is unknown or payloads add arithmetic; if they do not, `fused_otherwise`:
+    the places of the sums that differ; and `twin` if CTAs that do not record run a body of their own, which
+    is among its instructions. bare: by key, resources of bare binaries, and `fused_otherwise` in the recorded
+    one, if known.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[Manifest, Build]]] = {}
@@ -124,10 +124,10 @@ def about_sources(launches: Sequence[Configured]) -> list[dict[str, Any]]:
 
 
 def about_code(launches: Sequence[Configured]) -> list[dict[str, str]]:
-    """Entry "code" of the metadata: what the compiler made of each kernel that recorded.
+    """Entry "code" of the metadata: the compiled code of each kernel that recorded.
 
-    kernel, key (of the configuration), and `ttgir` and `ptx`, as `instrument_passes.kept_text` packs them. Of
-    builds with the same of the first two the last one.
+    kernel, key (of the configuration), and `ttgir` and `ptx`, as `instrument_passes.kept_text` packs them. If
+    builds have equal kernel and key, the last one counts.
     """
     entries: dict[tuple[str, str], dict[str, str]] = {}
     for build, manifest in {

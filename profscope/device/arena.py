@@ -1,9 +1,9 @@
 """Memory that launches record into: zeroed slices of device arenas, drained without stopping anything.
 
 A launch costs a bump of a pointer. Two arenas alternate: when one is full, a side stream waits for the
-launches that used it and copies its used bytes to pinned host memory, while launches record into
-the other; a thread moves them on from there, so that pinned memory is allocated once. Where the host cannot
-keep up, nothing grows: the launching thread waits.
+launches that used it and copies its used bytes to pinned host memory, while launches record into the other; a
+thread moves them on from there, so that pinned memory is allocated once. If the host cannot keep up, nothing
+grows: the launching thread waits.
 
 To zero memory means to write it, which displaces as much from the L2 cache, and the next launch would measure
 that. So an arena is zeroed in small pieces, each as launches come near it, by a stream of its own.
@@ -132,7 +132,7 @@ class DeviceBuffers:
         cuda_driver.copy(filling.arena.address + offset, source.data_ptr(), source.nbytes, stream)
 
     def close(self) -> None:
-        """Drain what is left and give the device memory back."""
+        """Drain the rest and give the device memory back."""
         with self.lock:
             self.closed = True
             for arena in (*self._arenas,):
@@ -184,7 +184,7 @@ class DeviceBuffers:
         self, lane: Lane, size: int, stream: int, zero: Sequence[Blocks] | None
     ) -> ArenaFilling | None:
         """The filling that takes a launch, at `lane.next`: the lane claims this, and what has been zeroed
-        behind it, too, so that launches to come need not ask. None where the buffers are closed.
+        behind it, too, so that launches to come need not ask. None if the buffers are closed.
 
         All of a claim is zero, but for the launch at its beginning: who zeroes less zeroes nothing behind it.
         """
@@ -213,7 +213,7 @@ class DeviceBuffers:
 
     def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> ArenaFilling | None:
         """The filling that takes a launch of this size: rotated to, zeroed, waited for by the stream. None
-        where the buffers were closed meanwhile."""
+        if the buffers were closed meanwhile."""
         while self._current.used + size > self.limit_bytes:
             self._rotate()
             if self.closed:

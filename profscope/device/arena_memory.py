@@ -1,4 +1,4 @@
-"""The memory of an arena: the device's, which is filled again and again, and the host's that it is copied to.
+"""The memory of an arena: the device's, filled repeatedly, and the host's that it is copied to.
 
 pieces = pin(128 << 20)
 host = move([piece.numpy() for piece in first(pieces, used)], copied.synchronize, movers, 4)
@@ -105,8 +105,8 @@ class DeviceMemory:
 
 
 class Arena(DeviceMemory):
-    """ready: what was zeroed last is zero; drained: what was in it before has been copied; pinned: memory of
-    the host that it is copied to."""
+    """ready: event after the last zeroing; drained: event after its previous contents were copied; pinned:
+    the host memory it is copied to."""
 
     def __init__(self, size: int, device: int, idle: threading.Condition, fetch: Fetch) -> None:
         super().__init__(size, device)
@@ -136,10 +136,9 @@ def pin(size: int) -> list[torch.Tensor]:
 
 
 def move(pinned: Sequence[Bytes], wait: Callable[[], object], movers: Executor, parts: int) -> Bytes:
-    """A copy of pinned memory, one piece after the other, in new pages, which are made while `wait` waits for
-    what is to be copied.
+    """A copy of pinned memory, piece by piece, in new pages, made while `wait` waits for the data.
 
-    parts: of the copy, as many as threads, of which each takes the interpreter from the others for a moment.
+    parts: of the copy, one for each thread; each blocks the other threads' interpreter for a moment.
     """
     host = np.empty(sum(map(len, pinned)), np.uint8)
     step = align(-(-len(host) // parts), _PAGE_BYTES)

@@ -1,4 +1,4 @@
-"""Which machine runs the kernels of a session: the GPU that is there, or the emulator."""
+"""The machine that runs the kernels of a session: the GPU, or the emulator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Backend", "select", "uses_gpu"]
 class Backend:
     """device_type: torch device type of its buffers; metadata(): the entries "backend" and "device";
     clock(): the entry "clock", what a record costs there, {} if not known;
-    notes(): what it could not do faithfully so far, a line each; host_clocks: None where time is no GPU's;
+    notes(): what it could not do faithfully so far, a line each; host_clocks: None if time is no GPU's;
     emulated: the emulator's device, None on a GPU."""
 
     device_type: str
@@ -38,7 +38,7 @@ class Backend:
 
 @contextlib.contextmanager
 def select(name: str) -> Iterator[Backend]:
-    """The backend for a session: "gpu", "emulator", or "auto". Raises SessionError where there is none."""
+    """The backend for a session: "gpu", "emulator", or "auto". Raises SessionError if there is none."""
     if name == "gpu" and not torch.cuda.is_available():
         raise SessionError('backend="gpu": no GPU is active; use backend="emulator" or "auto"')
     if uses_gpu(name):

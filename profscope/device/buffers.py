@@ -46,7 +46,7 @@ class Lane:
 
 
 class Filling:
-    """What a launch's memory is part of; here of one that nobody drains and nothing makes cold or late.
+    """The memory that a launch's part belongs to; this one is never drained, cold or late.
 
     awaited: someone waits until it is no lane's `filling`. drained: fetch() waits for nothing but a copy that
     is under way.
@@ -74,7 +74,7 @@ class Filling:
 
 
 class Buffers(Protocol):
-    """Where fillings come from."""
+    """The source of fillings."""
 
     limit_bytes: int
 
@@ -88,18 +88,18 @@ class Buffers(Protocol):
     ) -> Any:
         """Zeroed memory for a launch on this stream, in `lane.filling` at `lane.offset`.
 
-        zero: what of it must be zero; None for all of it. Where the host is behind, it waits.
+        zero: the byte ranges that must be zero; None for all. If the host is behind, it waits.
 
-        Returns what Triton's launcher takes for a pointer: the address, a multiple of BASE_ALIGNMENT, with
-        the launch bits in the low bits, or an object that holds it; None, and no filling, once the buffers
-        are closed. size must not exceed limit_bytes.
+        Returns a pointer for Triton's launcher: the address, a multiple of BASE_ALIGNMENT, with the launch
+        bits in the low bits, or an object that holds it; None, and no filling, once the buffers are closed.
+        size must not exceed limit_bytes.
         """
 
     def copy(self, filling: Any, offset: int, source: torch.Tensor) -> None:
         """Copy device memory to where `place` placed, in the current stream."""
 
     def close(self) -> None:
-        """No more launches; what was placed can still be fetched."""
+        """No more launches; placed ones can still be fetched."""
 
 
 # Called when an arena has been filled and is on its way to the host, with its bytes; it may wait, but not for

@@ -3,11 +3,11 @@
     host    asks (10:00:00.000 000 000)          hears (10:00:00.000 002 100)
     GPU                     reads its timer: 1732298400000000640
 
-A kernel of one warp answers the host: it waits for a number in memory of the host's, and writes the GPU's
-timer (`globaltimer`, which records are of) beside it. It read that after the host had asked and before the
-host heard, so each answer says between what the difference of the two clocks lies; many say it better. Both
-clocks go on at rates of their own, so this is done when a session first records on a device and whenever its
-profile is read.
+A kernel of one warp answers the host: it waits for a number in the host's memory, and writes the GPU's timer
+(`globaltimer`, also that of records) next to it. It reads the timer after the host asked and before the host
+heard, so each answer bounds the difference of the two clocks; many answers narrow the bounds. Both clocks go
+on at rates of their own, so this is done when a session first records on a device and whenever its profile is
+read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Anchor(NamedTuple):
 
 
 class HostClocks:
-    """Of a session: the anchors of the devices that it records on. Thread-safe."""
+    """The anchors of the devices that a session records on. Thread-safe."""
 
     def __init__(self) -> None:
         self._anchors: dict[int, list[Anchor]] = {}
@@ -80,7 +80,7 @@ class HostClocks:
 
 
 def anchor(device: int) -> Anchor | None:
-    """Of a CUDA device, now; None where the driver does not let us, or the GPU is too busy to answer."""
+    """The current anchor of a CUDA device; None if the driver refuses, or the GPU is too busy to answer."""
     try:
         answers = cuda_driver.aside(_answers, device)
     except (OSError, RuntimeError):
@@ -114,7 +114,7 @@ def anchor_of(answers: Sequence[Answer]) -> tuple[int, int, int] | None:
 
 
 def _answers(device: int) -> list[Answer]:
-    """Raises RuntimeError where the kernel cannot be run."""
+    """Raises RuntimeError if the kernel cannot be run."""
     torch.cuda.set_device(device)
     torch.cuda.current_stream()  # makes torch's context this thread's
     stream = torch.cuda.Stream()

@@ -56,7 +56,7 @@ def driver_threads(count: int) -> ThreadPoolExecutor:
 
 
 def aside(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """What `work` returns, done in a thread of its own. Raises what it raises.
+    """The result of `work` in a thread of its own. Raises its errors.
 
     The caller may be capturing a CUDA graph, or allocating from the pool of one, as torch.compile does: both
     are settings of its thread, and not ours to change.

@@ -1,5 +1,5 @@
-"""The NVIDIA GPUs of this machine: what they and their driver say, and what they were measured to do at most
-(by `tuning.peaks`). Needs no torch.
+"""The NVIDIA GPUs of this machine: facts from them and their driver, and measured peaks (by `tuning.peaks`).
+Needs no torch.
 
 Peaks are in a file for each GPU, driver and Triton:
 
@@ -57,7 +57,7 @@ def gpus() -> list[Gpu]:
 
 
 def driver_version() -> str:
-    """Of NVIDIA's driver, such as "580.159.04"; "" if its management library does not tell."""
+    """The version of NVIDIA's driver, such as "580.159.04"; "" if its management library does not give it."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -141,14 +141,14 @@ def keep(device: int, peaks: Peaks) -> Path:
 
 
 def peaks_file(device: int) -> Path:
-    """Where the peaks of a CUDA device are kept, with this driver and this Triton. Raises as `gpus`."""
+    """The file for the peaks of a CUDA device, with this driver and this Triton. Raises as `gpus`."""
     name = f"{gpus()[device].name}, driver {driver_version()}, Triton {version('triton')}"
     safe = "".join(each if each.isalnum() or each in _IN_NAMES else "-" for each in name)
     return cache_folder() / "peaks" / f"{safe}.json"
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """What profscope keeps between processes, of all programs of a user."""
+    """The folder for data that all processes of a user share."""
     return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "profscope"
 
 

@@ -76,9 +76,9 @@ class Graphs:
     """Installed for the length of a session on a GPU.
 
     settle: called before a capture, while waiting is still allowed. keep: takes a graph, the number of its
-    replay and the stream, and copies the graph's memory behind what is in that stream. every: of how many
-    replays of a graph one is collected, the first one first. strangers: replays of graphs that were captured
-    outside the session. beginning: called before each capture.
+    replay and the stream, and copies the graph's memory in that stream's order. every: one in so many replays
+    of a graph is collected, beginning with the first. strangers: replays of graphs that were captured outside
+    the session. beginning: called before each capture.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Graphs:
 
     @contextlib.contextmanager
     def between_captures(self) -> Iterator[bool]:
-        """Whether nothing is being captured, which stays so in the body of the with statement."""
+        """Whether nothing is being captured; this stays true in the body of the with statement."""
         with self._beginning:
             yield not self._open
 

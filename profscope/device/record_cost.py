@@ -1,10 +1,9 @@
 """The cost of a record on a device, measured once in a process.
 
-A kernel of one warp runs a loop of dependent additions, once as it is and once with what records add to it:
-two clock reads and, as each iteration of a loop does, a row that goes out with one store, whose address
-follows from the iteration. What the second takes longer is their cost where nothing hides it. Where a warp
-waits for something anyway, records may hide in that; where they keep the assembler from moving instructions
-they cost more.
+A kernel of one warp runs a loop of dependent additions, once as it is and once with the instructions of
+records: two clock reads and, as each iteration of a loop does, a row that goes out with one store, whose
+address follows from the iteration. The extra time of the second is their cost if nothing hides it. A wait of
+the warp may hide records; they cost more if they keep the assembler from moving instructions.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class RecordCost(NamedTuple):
 
 @functools.cache
 def record_cost(device: int) -> RecordCost | None:
-    """Of a CUDA device; None if the driver does not report it."""
+    """The cost on a CUDA device; None if the driver does not report it."""
     try:
         bare, recorded, read = cuda_driver.aside(_times, device)
     except (OSError, RuntimeError):
@@ -54,7 +53,7 @@ def cost_of(bare: int, recorded: int, read: int) -> RecordCost:
 def _times(device: int) -> list[int]:
     """Cycles of the bare loop, of the other one, and from one clock read to the next, of the last launch.
 
-    Raises RuntimeError where the kernel cannot be run.
+    Raises RuntimeError if the kernel cannot be run.
     """
     torch.cuda.set_device(device)
     torch.cuda.current_stream()  # makes torch's context this thread's
@@ -77,9 +76,9 @@ def _times(device: int) -> list[int]:
 def kernel_ptx() -> str:
     """The kernel; any GPU from compute capability 7.0 on runs it.
 
-    What is put together from memory, where it finds 0, is known to nobody before: the number of trips, the
-    mask of the rows' ring and their base. As in instrumented kernels, an iteration stores its row to the
-    address that the one before has worked out.
+    The number of trips, the mask of the rows' ring and their base come from memory, so that the assembler
+    does not know them. As in instrumented kernels, an iteration stores its row to the address that the
+    previous one computed.
     """
     work = "add.rn.f32 %f, %f, %f; " * _ADDITIONS
     next_row = (

@@ -1,4 +1,4 @@
-"""How much a launch may record: ring lengths that fit the kernel, and fewer CTAs where memory is short."""
+"""The size of a launch's records: ring lengths that fit the kernel, and fewer CTAs if memory is short."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def needed_bytes(manifest: Manifest, ctas: int, bits: LaunchBits) -> int:
 
 
 def must_be_zero(manifest: Manifest, ctas: int, bits: LaunchBits) -> tuple[Blocks, ...]:
-    """What of a buffer must be zero before the launch: all but the rings. Of those only rows are read that
-    the counts vouch for, and a kernel writes its rows in full, since a ring may hold older ones."""
+    """The byte ranges of a buffer that must be zero before the launch: all but the rings. Only rows within
+    the counts are read from rings, and a kernel writes its rows in full, since a ring may hold older ones."""
     areas = manifest.selection.areas(ctas, bits.stride_log2)
     area_step = manifest.cta_bytes(bits.ring_log2)
     first = manifest.stamps_bytes(ctas) + LAUNCH_HEADER.itemsize
@@ -77,13 +77,12 @@ def must_be_zero(manifest: Manifest, ctas: int, bits: LaunchBits) -> tuple[Block
 def plan(
     manifest: Manifest, ctas: int, limit_bytes: int, ring_log2: int | None, stride_log2: int
 ) -> LaunchBits | None:
-    """What a launch records within limit_bytes; None if not even one CTA fits. Rings longer than a CTA's area
-    can be are cut, and the drops counted.
+    """The records of a launch within limit_bytes; None if not even one CTA fits. Rings that are too long for
+    a CTA's area are cut, and the drops counted.
 
-    ring_log2: the rings' length if it was learned from an earlier launch, else None:
-    then they get what `_FIRST_RINGS` says. stride_log2: which CTAs are wanted (see `Selection`). More record
-    where these are too few for a sample; and fewer as memory demands, since a gap in the grid distorts less
-    than a gap in time.
+    ring_log2: the rings' length if it was learned from an earlier launch, else None: then `_FIRST_RINGS`
+    decides. stride_log2: the wanted CTAs (see `Selection`). More record if these are too few for a sample,
+    fewer if memory is short, since a gap in the grid distorts less than a gap in time.
     """
     stride_log2 = manifest.selection.stride_log2(ctas, stride_log2)
     if ring_log2 is None:

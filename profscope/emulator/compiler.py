@@ -1,4 +1,4 @@
-"""The compiler half of the Triton backend: NVIDIA's pipeline for sm_80, whose binary is the PTX itself.
+"""The compiler half of the Triton backend: NVIDIA's pipeline for sm_80, with the PTX itself as binary.
 
 Triton imports this module whenever it is imported itself (the `triton.backends` entry point), and it wants
 exactly one concrete backend class in it; so nothing but Triton is imported and nothing here may fail.

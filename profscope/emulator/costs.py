@@ -1,4 +1,4 @@
-"""The cost model: the cycles from which every clock value, and every reason to wait, follows.
+"""The cost model: the cycles behind every clock value and every wait.
 
 A warp issues the instructions of a basic block in the order of an assembler (`translation/ordering.py`). Each
 takes `issue` cycles of its time, or as many as ptxas makes instructions of it (`ptx_slots`); its result is
@@ -212,7 +212,7 @@ def use_of(opcode: str) -> Use:
 
 
 def tensor_cycles(opcode: str) -> int:
-    """Cycles for which an `mma` of one warp keeps all tensor cores of an SM busy, at least 1.
+    """Cycles that an `mma` of one warp keeps all tensor cores of an SM busy, at least 1.
 
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": 2
     """

@@ -1,9 +1,9 @@
-"""The device model: how many SMs, what fits on one, and what time it is.
+"""The device model: number of SMs, occupancy, and time.
 
 CTAs are placed in rounds. Each SM has as many slots as the occupancy limits allow; in a round every slot
-takes one CTA, in linear order, the slot that is free first taking the first. Of equals, each SM's first slot
-comes before any SM's second, so that CTAs spread.
-All of it is arithmetic on the cost model's cycles, so it is the same on every machine.
+takes one CTA, in linear order, the slot that is free first taking the first. Among equals, each SM's first
+slot comes before any SM's second, so that CTAs spread. All of it is arithmetic on the cost model's cycles, so
+it is the same on every machine.
 """
 
 import threading
@@ -56,7 +56,7 @@ class Model:
 
 @dataclass
 class Placement:
-    """When and where CTAs of one launch run. Cycles count from the launch's begin.
+    """The times and SMs of the CTAs of one launch. Cycles count from the launch's begin.
 
     sms: of each slot. free: (slots, 2), the cycle from which each is free, and from which it would be without
     the instructions of records; at first, so that a launch begins with its first CTA.
@@ -118,7 +118,7 @@ class Device:
     counts: dict[Any, Totals] | None = None
 
     def time(self, launch: Callable[[], Any]) -> tuple[Any, int]:
-        """What a function returns that launches one kernel, and the cycles of that launch; 0 without one."""
+        """The result of a function that launches one kernel, and the cycles of that launch; 0 without one."""
         with self.turn:
             before = self.cycles
             result = launch()
@@ -130,7 +130,8 @@ class Device:
         self.late[kernel] = (before[0] + count, max(before[1], cycles))
 
     def notes(self, before: Mapping[str, tuple[int, int]]) -> list[str]:
-        """What the model could not promise of kernels, a line each. before: what `late` was to begin with."""
+        """Notes on accesses that came after others with later clocks, a line for each kernel. before: the
+        initial `late`."""
         since = {
             kernel: (count - before.get(kernel, (0, 0))[0], cycles)
             for kernel, (count, cycles) in sorted(self.late.items())

@@ -140,7 +140,7 @@ class Event:
         self._recorded = self._device.cycles
 
     def elapsed_time(self, end: "Event") -> float:
-        """Emulated milliseconds from this event to `end`. Raises RuntimeError where one has no time."""
+        """Emulated milliseconds from this event to `end`. Raises RuntimeError if one has no time."""
         if not (self._has_timing and end._has_timing):
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
         if self._recorded is None or end._recorded is None:

@@ -247,7 +247,7 @@ def _storage_of(name: str, tensor: Any) -> Allocation:
 def _tensor_behind(value: Any) -> Any:
     """The tensor whose memory an argument points into: itself, or what an object with `data_ptr()` wraps.
 
-    None where that cannot be told.
+    None if that cannot be told.
     """
     if hasattr(value, "untyped_storage"):
         return value
@@ -322,7 +322,7 @@ class Launch:
         self.shared_bytes = max(16, (self.shared_bytes + self.program.static_shared + 15) // 16 * 16)
 
     def run(self) -> None:
-        """Execute all CTAs. Raises EmulatorError where a GPU would fault.
+        """Execute all CTAs. Raises EmulatorError if a GPU would fault.
 
         Launches of several threads run one after the other, as in one stream.
         """

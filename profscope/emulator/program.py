@@ -51,7 +51,7 @@ class Program:
 
 
 def load(ptx: bytes, name: str) -> Program:
-    """The kernel `name` of a PTX text. Raises EmulatorError for what cannot be read or executed.
+    """The kernel `name` of a PTX text. Raises EmulatorError if it cannot be read or executed.
 
     Each call returns another function, as on a GPU: binaries of several configurations may have one text.
     """

@@ -1,8 +1,9 @@
 """Reading PTX text into plain data: globals, functions, and their instructions with source lines.
 
 The subset is what LLVM's NVPTX backend and Triton's inline assembly print: one statement may span lines or
-share one, `{ ... }` opens a scope with registers of its own, `.loc` lines give the source position of what
-follows. Registers, labels and parameters of inner scopes come out renamed, so names are unique per function.
+share one, `{ ... }` opens a scope with registers of its own, `.loc` lines give the source position of the
+next instructions. Registers, labels and parameters of inner scopes come out renamed, so names are unique per
+function.
 """
 
 import re
@@ -42,7 +43,7 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE | r
 
 
 def parse(text: str) -> Module:
-    """The module in `text`. Raises EmulatorError with the PTX line for what cannot be read."""
+    """The module in `text`. Raises EmulatorError with the PTX line that cannot be read."""
     files = {int(number): unquoted(name) for number, name in _FILE.findall(text)}
     for name in files.values():
         last = name.rpartition("/")[2]  # as LLVM repeats it in comments after each .loc, line breaks and all

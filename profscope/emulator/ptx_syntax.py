@@ -197,7 +197,7 @@ def negative(number: Immediate) -> Immediate:
 
 
 def unquoted(text: str) -> str:
-    """What a string stands for: LLVM escapes quotes and bytes that are not printable ASCII."""
+    """The value of a string: LLVM escapes quotes and bytes that are not printable ASCII."""
     raw = _ESCAPE.sub(lambda match: _unescaped(match[1]), text.encode())
     return raw.decode(errors="replace")
 
@@ -268,7 +268,7 @@ def _row(opcode: str) -> tuple[str, str]:
 
 
 def ptx_class(opcode: str) -> str:
-    """ "ld.global.v4.b32": "global load". What is in no other class is integer arithmetic."""
+    """ "ld.global.v4.b32": "global load". The default is integer arithmetic."""
     return _row(opcode)[0]
 
 

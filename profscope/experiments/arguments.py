@@ -76,18 +76,18 @@ class Arguments:
                 memory.restore()
 
     def find_written(self) -> None:
-        """What differs now, after a launch, is what `restore` writes back from now on."""
+        """Find the memory that a launch changed; `restore` writes only this back from now on."""
         for memory in self._memories:
             memory.written = memory.written or not memory.holds(memory.before)
 
     def keep_result(self) -> None:
-        """What is there now, after a launch, is what later launches are compared with."""
+        """Keep the memory after a launch; later launches are compared with it."""
         self.find_written()
         for memory in self._memories:
             memory.result = [piece.clone() for piece in memory.pieces] if memory.written else None
 
     def compare(self) -> str:
-        """ "bit-equal", "close" (TOLERANCE) or "different": what is there now, against the kept result."""
+        """ "bit-equal", "close" (TOLERANCE) or "different": the current memory against the kept result."""
         found = {_compared(memory) for memory in self._memories}
         return next((each for each in (DIFFERENT, CLOSE) if each in found), BIT_EQUAL)
 

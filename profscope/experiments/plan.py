@@ -1,4 +1,4 @@
-"""Which experiments a kernel's TTGIR allows: groups of ops, then lines, then the addresses of a line."""
+"""The experiments that a kernel's TTGIR allows: groups of ops, then lines, then the addresses of a line."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MOST_REGISTERS: Final = "ttg.maxnreg"
 
 @dataclass(frozen=True)
 class Experiment:
-    """how: as the pass `ablate` has it. numbers: of the ops. group: of these. op: what is shown of them,
-    "load x" or "all global memory". file, line: "" and 0 of a group. depth: of the loops around them.
-    why_not: why it cannot be made, else ""."""
+    """how: as in the pass `ablate`. numbers: of the ops. group: of these. op: their name in views, "load x"
+    or "all global memory". file, line: "" and 0 of a group. depth: of the loops around them. why_not: the
+    reason if it cannot be made, else ""."""
 
     how: str
     numbers: tuple[int, ...]
@@ -37,8 +37,8 @@ class Experiment:
 
 
 class Plan:
-    """Of one module's text. memory: the addresses behind each of the kernel's pointers, by argument.
-    registers: of a thread, the most that experiments may take; 0 if unknown.
+    """The experiments of one module's text. memory: the addresses behind each of the kernel's pointers, by
+    argument. registers: of a thread, the most that experiments may take; 0 if unknown.
 
     text: the module's, without an experiment. refused: why there is none at all, else "".
     """

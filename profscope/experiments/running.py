@@ -60,7 +60,7 @@ class Result:
 
     @property
     def saved_pct(self) -> float:
-        """Of the bare time; 0 if not timed."""
+        """The saving in percent of the bare time; 0 if not timed."""
         return 0.0 if self.pairs is None else 100 * (1 - self.pairs.ratio.ratio)
 
 

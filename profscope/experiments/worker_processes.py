@@ -152,7 +152,7 @@ class Workers:
         return future
 
     def close(self) -> None:
-        """Give up what is not answered, and end all processes."""
+        """Give up unanswered work, and end all processes."""
         with self._lock:
             self._is_closed = True
             workers, self.workers = self.workers, []

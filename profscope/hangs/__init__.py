@@ -1,1 +1,1 @@
-"""Launches that do not end: where their warps stand, read while they run."""
+"""Launches that do not end: the places of their warps, read while they run."""

@@ -29,7 +29,7 @@ class Board:
         self.ended: set[int] = set()
 
     def pointer(self, number: int) -> Any:
-        """What Triton's launcher takes for the address of a launch's counters."""
+        """The address of a launch's counters, for Triton's launcher."""
         raise NotImplementedError
 
     def look(self) -> tuple[Slots, Slots]:
@@ -56,7 +56,7 @@ def _numbered(slots_address: int) -> npt.NDArray[np.void]:
 
 
 class HostBoard(Board):
-    """Of the emulator, which reads and writes the host's memory."""
+    """The board of the emulator, in the host's memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class _Pointer:
 
 
 class DeviceBoard(Board):
-    """Of a GPU. Raises RuntimeError if the driver has no memory for it."""
+    """The board of a GPU. Raises RuntimeError if the driver has no memory for it."""
 
     def __init__(self, device: int) -> None:
         super().__init__()

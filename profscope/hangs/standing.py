@@ -1,4 +1,4 @@
-"""Where the warps of a launch stand, from the slots they write to."""
+"""The places of a launch's warps, from the slots they write to."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Slots = npt.NDArray[Any]
 
 
 class Stands(NamedTuple):
-    """What is known of each of a program's marks, by its number. state: the mark in whose place it counts, as
-    a loop that only polls is one place; ends: whether no warp hangs there; polls: whether it is in such a
-    loop; walks: and that another address is progress there."""
+    """Facts of a program's marks, by number. state: the mark that it counts as, since a loop that only polls
+    is one place; ends: whether no warp hangs there; polls: whether it is in such a loop; walks: whether
+    another address is progress there."""
 
     marks: tuple[ProgressMark, ...]
     state: npt.NDArray[np.uint32]
@@ -30,7 +30,7 @@ class Stands(NamedTuple):
 
 
 def stands_of(manifest: Manifest) -> Stands:
-    """Of a program."""
+    """The marks of a program."""
     state: list[int] = []
     kinds: list[str] = []  # of the outermost loop around a mark that polls
     for at, mark in enumerate(manifest.marks):

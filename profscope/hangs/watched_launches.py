@@ -55,7 +55,7 @@ class WatchedLaunch:
 
     @cached_property
     def stands(self) -> Stands:
-        """Of its program's marks."""
+        """Facts of its program's marks."""
         return stands_of(self.program.manifest)
 
     def counted(self, counters: Any) -> tuple[int, int]:
@@ -68,7 +68,7 @@ class WatchedLaunch:
 
 
 class WatchedLaunches(RecordedLaunches):
-    """Of a session with `hang_s=`. Thread-safe.
+    """The watched launches of a session with `hang_s=`. Thread-safe.
 
     boards: by device. under_way: launches that have not been seen to end, in order, by board and number.
     """
@@ -89,7 +89,7 @@ class WatchedLaunches(RecordedLaunches):
         return bool(self.boards)
 
     def launcher(self, kernel: CompiledKernel, program: Program, call: Call) -> Callable[..., None]:
-        """What launches a loaded binary on this thread's device, with marks if it has any; see
+        """The function that launches a loaded binary on this thread's device, with marks if it has any; see
         `RecordedLaunches`."""
         can_hang = bool(program.manifest.marks)
         names_memory = any(mark.detail == "address" for mark in program.manifest.marks)

@@ -45,9 +45,9 @@ class _Looked:
 
 
 class Watcher:
-    """Of a session with `hang_s=`. rows: of `prof.hangs`, one list for each report; notes: what was reported,
-    a text each. reported: called after each report of a hang; interrupted: called when Ctrl-C has come while
-    a launch hangs."""
+    """Watches the launches of a session with `hang_s=`. rows: of `prof.hangs`, one list for each report;
+    notes: the reports, a text each. reported: called after each report of a hang; interrupted: called when
+    Ctrl-C has come while a launch hangs."""
 
     def __init__(
         self, launches: WatchedLaunches, hang_s: float, say: Callable[[str], None] | None = None

@@ -41,7 +41,7 @@ def kernel_gate(request: pytest.FixtureRequest) -> Any:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests that passed were judged by; a failure says it itself."""
+    """The figures behind tests that passed; a failure has its own."""
     lines = [
         f"{report.nodeid}: {text}"
         for report in terminalreporter.getreports("passed")

@@ -28,7 +28,7 @@ _WIDTH: Final = 100
 
 
 class KernelGate:
-    """Of one test. Its blocks have a baseline each, named by the test's id and their order."""
+    """The gate of one test. Its blocks have a baseline each, named by the test's id and their order."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request

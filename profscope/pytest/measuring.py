@@ -76,7 +76,7 @@ class _Seen:
 
 
 class BlockLaunches:
-    """Of a block the first launch of each configuration and grid. watched: ends when the block has ended."""
+    """The first launch of each configuration and grid of a block. watched: ends with the block."""
 
     def __init__(self, machine: Backend, watched: contextlib.ExitStack) -> None:
         self._machine = machine
@@ -113,7 +113,7 @@ class BlockLaunches:
         return run
 
     def binary(self, _: Any, original: Callable[..., Any]) -> Callable[..., Any]:
-        """What launches a binary: of an autotuner's, the last one is the program's."""
+        """The patched launcher of a binary; of an autotuner's launches the last one is the program's."""
 
         def run(*args: Any) -> Any:
             self._has_others |= not self._is_launching
@@ -123,8 +123,8 @@ class BlockLaunches:
         return run
 
     def profile(self, backend: str, bound: float) -> Profile:
-        """Of the launches so far, with their bare times. bound: in percent, which their noise has to be well
-        below. Raises SessionError if there are none, or one cannot be repeated."""
+        """The profile of the launches so far, with their bare times. bound: in percent; their noise has to be
+        well below. Raises SessionError if there are none, or one cannot be repeated."""
         self._watched.close()
         if not self._seen:
             raise SessionError(

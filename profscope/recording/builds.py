@@ -190,7 +190,7 @@ def _from_outside(function: JITCallable) -> Iterator[tuple[str, Any]]:
 
 
 def instruction_count(cubin: bytes) -> int | None:
-    """SASS instructions of all functions, padding left out; None for what is no cubin."""
+    """SASS instructions of all functions, padding left out; None for bytes that are no cubin."""
     codes = (code for name, code in elf_sections(cubin) if name.startswith(b".text."))
     return sum(map(_unpadded, codes)) or None
 

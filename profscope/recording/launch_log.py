@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 
 
 class Route(NamedTuple):
-    """What is known beforehand of launches of one program and grid, on one stream of one device."""
+    """Facts known beforehand of launches of one program and grid, on one stream of one device."""
 
     place: Any  # Buffers.place
     needed: int
@@ -88,7 +88,7 @@ class Launch:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Of its program and grid: those of one key have rings of one length."""
+        """The key of its program and grid: launches of one key have rings of one length."""
         return self.manifest.digest, self.ctas
 
     @property
@@ -101,7 +101,7 @@ class Launch:
         return self.filling.fetch(self.offset, self.size)
 
     def records(self, buffer: Bytes) -> Bytes:
-        """What of its bytes follows the stamps."""
+        """Its bytes behind the stamps."""
         return split(buffer, self.manifest, self.ctas)[1]
 
 
@@ -226,7 +226,7 @@ class LaunchLog:
     def fetch(self, launch: Launch) -> Bytes:
         """A launch's bytes on the host; waits for it. Raises RuntimeError if the device has faulted.
 
-        Those of a guess are trimmed, and kept in place of what they were part of.
+        Bytes of a guessed size are trimmed, and kept in place of the larger copy.
         """
         buffer = launch.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
         stamps, records = split(buffer, launch.manifest, launch.ctas)
@@ -278,9 +278,8 @@ class LaunchLog:
 def fetched(
     log: LaunchLog, launches: Sequence[Launch], kept: Callable[[Build | None], Build | None]
 ) -> tuple[list[RawLaunch], list[str]]:
-    """Launches of a log with their bytes on the host; waits for them. Also notes on what was lost and why.
-
-    kept: what is to be kept of their builds.
+    """Launches of a log with their bytes on the host; waits for them. Also notes on losses and their reasons.
+    kept: the parts of their builds to keep.
     """
     raw: list[RawLaunch] = []
     notes: list[str] = []

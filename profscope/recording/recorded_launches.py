@@ -67,11 +67,12 @@ class RecordedLaunches:
         return bool(len(self._log) or self.captured)
 
     def launcher(self, kernel: CompiledKernel, program: Program, call: Call) -> Callable[..., None]:
-        """What launches a loaded binary on this thread's device, with its records. program: of the binary.
+        """The function that launches a loaded binary on this thread's device, with its records. program: of
+        the binary.
 
         It takes the arguments of Triton's launchers, also those of another binary of its configuration. call:
-        launches with a buffer. Where there is no memory, and where a hook of another launch launches it, the
-        binary runs without a buffer and records nothing.
+        launches with a buffer. Without memory, or in a hook of another launch, the binary runs without a
+        buffer and records nothing.
         """
         manifest = program.manifest
         digest, of_cluster = manifest.digest, kernel.metadata.num_ctas

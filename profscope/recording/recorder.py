@@ -68,7 +68,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Record what is launched in the body of a with statement; again and again, one after the other."""
+        """Record launches in the body of a with statement; can be repeated."""
         with contextlib.nullcontext() if self.graphs is None else self.graphs.installed():
             yield
 
@@ -77,7 +77,7 @@ class Recorder:
         return self.log.ordinary() + self.taken + self.launches.captured
 
     def notes(self) -> list[str]:
-        """What ran bare or unrecorded so far, and what the backend could not do faithfully, one line each."""
+        """Notes on bare or unrecorded launches so far, and on limits of the backend, one line each."""
         notes = self.diagnostics.notes()
         if self.graphs is not None and self.graphs.strangers:
             notes.append(

@@ -135,7 +135,7 @@ class Routes:
         return route
 
     def turns(self, manifest: Manifest, ctas: int) -> Iterator[int]:
-        """Of the launches of a program and grid, which take turns on all streams and devices: see `TURNS`."""
+        """The turns of the launches of a program and grid, on all streams and devices: see `TURNS`."""
         return self._turns.setdefault((manifest.digest, ctas), itertools.cycle(TURNS))
 
     def buffers(self, device: int) -> Buffers | None:
@@ -153,8 +153,8 @@ class Routes:
             self.planner.learn(manifest, ctas)
 
     def close(self) -> None:
-        """Bring what is left to the host, and give the device memory back. Raises RuntimeError if a device
-        has faulted."""
+        """Bring the rest to the host, and give the device memory back. Raises RuntimeError if a device has
+        faulted."""
         with self.lock:
             for buffers in self.opened.values():
                 buffers.close()

@@ -1,4 +1,4 @@
-"""The buffer of a launch whose rings were longer than it needed, as if they had been just long enough.
+"""Trims the buffer of a launch to the ring lengths that it needed.
 
 A kernel's first launch gets rings by guess, and only what must be zero of its memory is made so (see
 `sizing.must_be_zero`): unwritten parts may hold anything, and must not be kept.

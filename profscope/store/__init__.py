@@ -1,1 +1,1 @@
-"""In which form is a session kept in a file that grows, and read again?"""
+"""Spools: a session in a growing file, written and read"""

@@ -4,15 +4,15 @@ A file is a row of chunks: a header of CHUNK dtype, then `length` bytes, then ze
 
     session   JSON {"metadata", "notes"} as they stand when it is written; the first chunk, and again later:
               the last one counts
-    program   JSON {"number", "manifest", "build"}: one program, its manifest as text, and what is known of
-              its binary (null if nothing is)
-    launch    a launch's buffer; its header says which launch, of which program
+    program   JSON {"number", "manifest", "build"}: one program, its manifest as text, and facts of
+              its binary (null if unknown)
+    launch    a launch's buffer; its header has the numbers of launch and program
     evidence  JSON: `evidence.tables.Evidence`; the last one counts
     scopes    JSON: the host scopes so far, as `around.host_scopes` gives them; the last one counts
     end       nothing: the session was closed
 
-A chunk counts if it is there in full and its checksum is right. One that is not costs what it holds: a reader
-goes on at the next header that is whole, and says which launches are missing.
+A chunk counts if it is complete and its checksum is right. A reader skips a damaged one, goes on at the next
+intact header, and notes the missing launches.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class SpoolWriter:
         self.session(metadata, [])
 
     def session(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
-        """State what is known beside the launches."""
+        """State the facts besides the launches."""
         self._write("session", _json({"metadata": metadata, "notes": list(notes)}))
 
     def launches(self, launches: Iterable[RawLaunch]) -> None:
@@ -119,7 +119,7 @@ class SpoolWriter:
         return self._numbers[identity]
 
     def evidence(self, evidence: Evidence) -> None:
-        """State the evidence so far; replaces what was stated before."""
+        """State the evidence so far; replaces the previous one."""
         # Here and not above, so that recording takes no time for pandas.
         from profscope.schema import MEASURED_DTYPES
         from profscope.store.packed_table import packed_table
@@ -133,7 +133,7 @@ class SpoolWriter:
         self._write("evidence", _json(stated))
 
     def scopes(self, columns: dict[str, Any]) -> None:
-        """State the host scopes so far; replaces what was stated before."""
+        """State the host scopes so far; replaces the previous ones."""
         self._write("scopes", _json(columns))
 
     def close(self) -> None:
@@ -219,7 +219,7 @@ def _chunk(content: Bytes, begin: int) -> Chunk:
 
 
 def _header(content: Bytes, at: int) -> Any:
-    """The header at a byte; None where there is no whole one."""
+    """The header at a byte; None if there is no whole one."""
     raw = content[at : at + CHUNK.itemsize].tobytes()
     if len(raw) < CHUNK.itemsize or not raw.startswith(MAGIC):
         return None

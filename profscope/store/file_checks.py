@@ -1,8 +1,8 @@
-"""Checks of a file before it is used: the form of its JSON, and how much it may claim to hold.
+"""Checks of a file before it is used: the form of its JSON, and bounds on its size.
 
-A form is a type, a tuple of types, a range of integers, `[form]` for a list, `Row` for a list of so
-many entries, a dict of forms by name for an object whose entries may lack or be null, or `Needs` for one of
-which some may not. EACH is the name of all entries that are not named otherwise; these are never null.
+A form is a type, a tuple of types, a range of integers, `[form]` for a list, `Row` for a list of so many
+entries, a dict of forms by name for an object whose entries may lack or be null, or `Needs` if some entries
+may not. EACH is the name of all entries that are not named otherwise; these are never null.
 
 A file of n bytes is read in memory and time proportional to n, whatever it says, so that none takes a machine
 down. Each bound is far above what any trace has.
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 def misfits(value: Any, form: Any, where: str) -> Iterator[str]:
-    """What is of another form, in a few words each, such as "metadata['notes'] that is no list"."""
+    """Parts of another form, in a few words each, such as "metadata['notes'] that is no list"."""
     if isinstance(form, dict):
         form = Needs({}, form)
     if isinstance(form, Needs):
@@ -177,8 +177,8 @@ _FORM: Final[dict[str, Any]] = {
 
 
 def misshapen(metadata: dict[str, Any]) -> Iterator[str]:
-    """What is of another form, in a few words each. Entries may lack, and be None, but for those that all of
-    their kind have."""
+    """Parts of another form, in a few words each. Entries may lack or be None, except those that all of their
+    kind have."""
     yield from misfits(metadata, _FORM, "metadata")
 
 

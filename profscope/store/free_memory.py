@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""Memory that this process may still allocate."""
 
 from __future__ import annotations
 

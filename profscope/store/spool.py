@@ -28,11 +28,11 @@ Take = Callable[[int], tuple[list[RawLaunch], list[str]] | None]
 
 
 class Spooler:
-    """take: gives drained launches, about so many bytes of them, with notes on those lost; None where there
-    are none. Thread-safe: one thread writes, whoever asks for it.
+    """take: gives drained launches, about so many bytes of them, with notes on lost ones; None if there are
+    none. Thread-safe: one thread writes.
 
-    An error of the file system ends the spool: what was written stays, `error` says what happened.
-    Creating one raises OSError.
+    An error of the file system ends the spool: the written part stays, `error` has the error. Creating one
+    raises OSError.
     """
 
     def __init__(self, folder: Path, metadata: dict[str, Any], take: Take) -> None:
@@ -50,13 +50,13 @@ class Spooler:
         return self._writer.path
 
     def full(self) -> None:
-        """Write what has drained, in the background; waits where the disk is behind by several arenas."""
+        """Write drained launches in the background; waits if the disk is behind by several arenas."""
         self._writes.append(self._thread.submit(self._write))
         while len(self._writes) > _AHEAD:
             self._writes.popleft().result()
 
     def write(self) -> None:
-        """Write what has drained, before returning."""
+        """Write drained launches before returning."""
         self._thread.submit(self._write).result()
 
     def flush(
@@ -68,7 +68,7 @@ class Spooler:
         *,
         ends: bool = False,
     ) -> None:
-        """Write what has drained, and what is known beside it, before returning.
+        """Write drained launches and the other facts before returning.
 
         evidence: None if there is none; the same object again is not written again. scopes: all are written
         again if there are a quarter more, or if the session `ends`, and the file with it.

@@ -63,9 +63,9 @@ _FORMS: Final = {
 
 
 class Spool(NamedTuple):
-    """The contents of a spool. launches: by index, buffers mapped from the file; notes: those of the session,
-    and what is to be said of a file that is damaged or has no end. scopes: as `around.host_tables.with_host`
-    takes them. The last two are None where nothing was stated."""
+    """The contents of a spool. launches: by index, buffers mapped from the file; notes: of the session, and
+    on a file that is damaged or has no end. scopes: as for `around.host_tables.with_host`. The last two are
+    None if not stated."""
 
     metadata: dict[str, Any]
     launches: list[RawLaunch]
@@ -77,8 +77,7 @@ class Spool(NamedTuple):
 def read(path: Path) -> Spool:
     """Everything that is whole in a spool file, which may still be growing.
 
-    Raises TraceError, in one line, for a file that is no spool, is one of another version, or does not even
-    say of which session.
+    Raises TraceError, in one line, for a file that is no spool, has another version, or names no session.
     """
     size = path.stat().st_size
     content: Bytes = np.asarray(np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8))

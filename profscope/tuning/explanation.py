@@ -31,19 +31,19 @@ _CELLS: Final = "█▓▒░▚▖"
 @dataclass(frozen=True, repr=False)
 class Explanation:
     """kernel, variant: in `profile`, of the launch that is explained, also if it could not be recorded.
-    `profile` has the table `experiments`, so its findings and its file have what these measured. findings: of
+    `profile` has the table `experiments`, so its findings and its file have their measurements. findings: of
     the launch, as `profile.findings()`, and two columns more. tries: a row for each try, the fastest first.
-    launched: which of these is the launch. note: what differs from the program's launch, else "".
+    launched: the row of the launch. note: differences from the program's launch, else "".
 
     findings["tried"]: the best of the tries that a finding's advice names with the same results, else the
-    experiment that tests it, "" if there is neither; measured_pct: what it saved of the bare time, in
-    percent, missing if nothing was tried.
+    experiment that tests it, "" if there is neither; measured_pct: its saving in percent of the bare time,
+    missing if nothing was tried.
 
     tries: options; us, low_us, high_us: the bare time and its 95 % interval; same_results: "bit-equal",
-    "close" (attrs["tolerance"]) or "different", as the first launch; finding: whose advice it is, "" if
-    none; failed: why it was not timed, else "". attrs["unit"] is "us"; on the emulator it is "kcycles",
-    thousands of cycles of its cost model, and the columns are kcycles, low_kcycles and high_kcycles.
-    attrs["left_out"]: what `limit_s` left no time for.
+    "close" (attrs["tolerance"]) or "different", as the first launch; finding: whose advice it is, "" if none;
+    failed: why it was not timed, else "". attrs["unit"] is "us"; on the emulator it is "kcycles", thousands
+    of cycles of its cost model, and the columns are kcycles, low_kcycles and high_kcycles. attrs["left_out"]:
+    tries for which `limit_s` left no time.
     """
 
     kernel: str

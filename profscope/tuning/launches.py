@@ -122,7 +122,7 @@ def launch_of(
 ) -> Launch:
     """The launch, checked. vary: the values that its constexprs are to take.
 
-    Raises OptionError for what can be no launch, and for a name in `vary` that is none of its constexprs.
+    Raises OptionError for an invalid launch, and for a name in `vary` that is none of its constexprs.
     """
     layers = _layers(kernel)
     if not isinstance(layers[-1], JITFunction):

@@ -1,5 +1,5 @@
-"""The launches of a program's kernels: which configuration takes most time, and a launch of it that can be
-repeated when the program has ended."""
+"""The launches of a program's kernels: the configuration with the most time, and a launch of it to repeat
+after the program."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class KeptLaunch:
 
     @property
     def note(self) -> str:
-        """What to say if the launch can be repeated only with other contents."""
+        """The note if the launch can be repeated only with other contents."""
         return self.why and f"Its arguments may have changed since the launch: {self.why}"
 
     def replaces(self, earlier: KeptLaunch) -> bool:
@@ -53,7 +53,7 @@ class ProgramLaunches:
 
     The program's own launches are timed: the first, second, fourth, ... of each configuration. Before these
     the memory of their arguments is copied, at most `memory_mib` of it. Only the copy of the configuration
-    with most time so far, and its tensors, are kept. What an autotuner launches belongs to the launch of the
+    with most time so far, and its tensors, are kept. An autotuner's launches belong to the launch of the
     autotuner. Kernels of torch.compile are launched by other means and are not seen.
     """
 
@@ -76,7 +76,7 @@ class ProgramLaunches:
             yield
 
     def biggest(self) -> KeptLaunch:
-        """Of the configuration whose launches took longest in total, or within a tenth of that.
+        """The launch of a configuration whose launches took longest in total, or within a tenth of that.
 
         Raises OptionError if no launch, or none that matches, was seen.
         """

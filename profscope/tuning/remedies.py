@@ -1,4 +1,4 @@
-"""Which options test which findings."""
+"""The options that test each finding."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Steps:
-    """Values of one option, to be tried in this order. climbs: a value is tried only if the one before it
-    was faster. findings: the names whose advice it is; none for what tests no finding."""
+    """Values of one option, to be tried in this order. climbs: a value is tried only if the one before it was
+    faster. findings: the names whose advice it is; empty if it tests no finding."""
 
     option: str
     values: tuple[Any, ...]

@@ -36,7 +36,7 @@ class Trial:
 
     @property
     def saved_pct(self) -> float | None:
-        """Of the base's time; None if that is not known or the results are others."""
+        """The saving in percent of the base's time; None if that is unknown or the results differ."""
         if self.pairs is None or self.same_results == DIFFERENT:
             return None
         return 100 * (1 - self.pairs.ratio.ratio)
@@ -132,8 +132,8 @@ def why_failed(error: Exception) -> str:
 
 
 def why_not_built(error: Exception) -> str:
-    """What the compiler, the assembler or the loader says of a configuration that it cannot build; "" for an
-    error of another kind, like that of a launch."""
+    """The error of the compiler, the assembler or the loader for a configuration that it cannot build; "" for
+    an error of another kind, like that of a launch."""
     if isinstance(error, CompilationError):
         return _of_source(error)
     if isinstance(error, OutOfResources) or _arose_in_compiler(error):

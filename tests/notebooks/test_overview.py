@@ -165,6 +165,18 @@ def test_findings_and_differences_say_in_a_cell_what_they_say_in_a_terminal() ->
         assert " ".join(line.split()) in " ".join(text.split()), line
     assert "evidence_values" not in text
     one, three = (load(DATA / "diff" / f"matmul-{name}.pftrace.gz") for name in ("1-stage", "3-stages-0"))
-    html = str(profscope.diff(one, three)._repr_html_())
-    assert "configuration" not in html
-    assert "dot wait acc" in html
+    difference = profscope.diff(one, three)
+    text = " ".join(shown_html(difference).split())
+    assert "Time: 161k cycles in A, 62.2k cycles in B (-61.4%)" in text
+    for line in difference.launches:
+        assert line in text
+    assert "dot wait acc363.92M109k-3.81M-97.2" in text
+    assert "load a34580k--580k-100.0" in text
+    assert "configuration" not in text
+
+
+def test_a_cell_with_many_kernels_shows_the_times_and_twenty_rows_of_each() -> None:
+    one = load(DATA / "compiled_model.pftrace.gz")
+    difference = profscope.diff(one, one)
+    text = " ".join(shown_html(difference).split())
+    assert all(line in text for line in difference.launches)

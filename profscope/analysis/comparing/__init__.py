@@ -1,3 +1,3 @@
-"""Two profiles side by side: which rows are the same, and which of their changes are more than noise."""
+"""Two profiles side by side: equal rows are matched, and changes tested against noise."""
 
 __all__: list[str] = []

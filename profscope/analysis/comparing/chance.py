@@ -1,11 +1,11 @@
-"""Whether a change is more than noise: launches are the independent trials, and a floor is below them.
+"""Tests whether a change is more than noise: launches are the independent trials, above a floor.
 
 The mean of a row's launches is trimmed: of five launches and more the fastest and the slowest fifth are left
 out. Two of them are compared as Yuen does (Biometrika 61, 1974): Welch's t test of trimmed means, with the
-variances of the winsorised values. What launches of one session share, their spread does not show: where
-memory lay, where the code lay, the clock. That is the `floor`, and a change within it is no effect: what is
-tested is that the change is larger than the floor. Which rows are news then follows from Benjamini and
-Hochberg (J. R. Statist. Soc. B 57, 1995), so that many rows do not make news by their number.
+variances of the winsorised values. The spread does not show what launches of one session share: places of
+memory and code, the clock. The `floor` accounts for it: the test is whether a change is larger than the
+floor. Benjamini and Hochberg's procedure (J. R. Statist. Soc. B 57, 1995) then chooses the significant rows,
+so that many rows do not give false ones by their number.
 
 Student's t is integrated here: no package that a profile needs has it, and scipy would be the largest of
 them.
@@ -48,7 +48,7 @@ _LEAST_SPREAD: Final = 1e-3
 class Sample(NamedTuple):
     """One side's figures, by row: their mean, the variance of this mean, and its degrees of freedom.
 
-    variance is NaN where one launch of one CTA says nothing of it.
+    variance is NaN for one launch of one CTA.
     """
 
     mean: Floats
@@ -72,9 +72,10 @@ def sample_of_launches(figures: Floats) -> Sample:
 
 
 def sample_of_ctas(figures: Floats, scale: float) -> Sample:
-    """Of one launch: figures by row and CTA, float64 of shape (rows, CTAs); scale: launches' over CTAs' sum.
+    """The sample of one launch. figures: by row and CTA, float64 of shape (rows, CTAs); scale: launch's sum
+    over CTAs' sum.
 
-    The mean is the launch's sum. Its variance is what it would be if the CTAs had been drawn from many.
+    The mean is the launch's sum. Its variance is that of CTAs drawn from many.
     """
     rows, ctas = figures.shape
     total = figures.sum(axis=1) * scale
@@ -121,7 +122,7 @@ def compared(a: Sample, b: Sample, floor: Floats) -> Change:
 
 
 def _of_one(other: Sample) -> Floats:
-    """The variance of one launch, where the other side has several; 0 where it has not."""
+    """The variance of one launch, where the other side has several; 0 if it has not."""
     return np.nan_to_num(other.variance * (other.freedom + 1))
 
 

@@ -1,4 +1,4 @@
-"""What differs in the compiled code of two profiles' kernels, the costliest difference first.
+"""Differences in the compiled code of two profiles' kernels, the costliest first.
 
     code_difference(a, b, table)     # the table `profscope.diff(a, b).code`
 
@@ -185,7 +185,7 @@ def _changed_facts(a: CodeFacts, b: CodeFacts, lines: Lines) -> Iterator[Change]
 def ranked_facts(
     a: CodeFacts, b: CodeFacts, sources_a: Sequence[dict[str, Any]], sources_b: Sequence[dict[str, Any]]
 ) -> list[Change]:
-    """What differs, by what tells most: of kernels that did not run."""
+    """Differences of kernels that did not run, the most telling facts first."""
     return sorted(_changed_facts(a, b, Lines(sources_a, sources_b)), key=rank)
 
 
@@ -215,7 +215,7 @@ def row_text(*changes: Change) -> str:
 
 
 def same_text(*, is_same: bool) -> str:
-    """Of code of which no compared fact differs."""
+    """The text on code without a differing fact."""
     return "the compiled code is the same" if is_same else "no compared fact of the code differs"
 
 

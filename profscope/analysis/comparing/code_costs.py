@@ -1,7 +1,8 @@
-"""What a difference in the compiled code costs: how much longer its line, and what waits for it, takes.
+"""The cost of a difference in the compiled code: the extra time of its line and of the lines that wait for
+it.
 
-PC samples of the bare binaries give the time of each line, and which line it waits for. Without samples, the
-rows of the comparison give the time, and the dependencies of the code what waits. Experiments that left a
+PC samples of the bare binaries give the time of each line, and the line it waits for. Without samples, the
+rows of the comparison give the time, and the code's dependencies the waiting lines. Experiments that left a
 line out on both sides take precedence.
 """
 
@@ -53,9 +54,9 @@ Times = dict[tuple[Place, Place], float]
 
 @dataclass(frozen=True)
 class Change:
-    """A fact that differs. line: in b, or in a if b has it no more, which is gone; 0 of the kernel as a
-    whole. change: what it costs of a launch; percent: of a's launch; None if not known. basis: where the
-    time is known from: "samples", "spans" or "experiment"; "" if not known."""
+    """A fact that differs. line: in b, or in a if it is gone from b; 0 for the whole kernel. change: its cost
+    in a launch; percent: of a's launch; None if unknown. basis: source of the time, "samples", "spans" or
+    "experiment"; "" if unknown."""
 
     file: str
     line: int
@@ -75,8 +76,8 @@ class Change:
 
 @dataclass(frozen=True)
 class KernelChanges:
-    """Of one pair of configurations. percent: by how much a launch of b takes longer; explained: which part
-    of that, in the same unit, is at lines whose code differs, or that wait for these; None if not known.
+    """Changes of one pair of configurations. percent: extra time of a launch of b; explained: the part of it,
+    in percent of the same launch, at lines whose code differs or that wait for these; None if unknown.
     is_same: whether no fact differs and the PTX has the same instructions with the same operands."""
 
     compared: tuple[Any, ...]
@@ -88,7 +89,7 @@ class KernelChanges:
 
 
 class Costs:
-    """Of one pair of configurations. rows: of the comparison."""
+    """Costs of one pair of configurations. rows: of the comparison."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""What a compiler decided, by source line: facts of one compiled kernel that can be compared with another's.
+"""Facts of a compiled kernel by source line: decisions of the compiler that can be compared with another
+kernel's.
 
     facts_of(ttgir).values["kernels.py", 34, "asynchronous"]     # "cp.async"
 
@@ -102,7 +103,7 @@ class Instruction(NamedTuple):
 @dataclass(frozen=True)
 class CodeFacts:
     """values: by place and fact. waits_for: by place, the places whose results are waited for there; a loop
-    waits for what is in it, a function for the rest. files: by name, with their folders."""
+    waits for its body, a function for the rest. files: by name, with their folders."""
 
     values: dict[tuple[str, int, str], str] = field(default_factory=dict)
     waits_for: dict[Place, set[Place]] = field(default_factory=dict)
@@ -306,7 +307,7 @@ class _Reader:
 
 
 def counts_in(text: str) -> dict[str, int]:
-    """Of a fact that counts: "integer 12, float 4"."""
+    """The numbers in a fact that counts: "integer 12, float 4"."""
     parts = (each.rpartition(" ") for each in re.split("[,;] ", text) if " " in each)
     return {cls: int(count) for cls, _, count in parts}
 
@@ -316,8 +317,8 @@ def total_count(text: str) -> int:
 
 
 def about_facts(entry: Mapping[str, Any], build: Mapping[str, Any]) -> dict[str, str]:
-    """The kernel as a whole. entry: its configuration, as `metadata["variants"]` has it; build: what its
-    binary takes."""
+    """The kernel as a whole. entry: its configuration, as `metadata["variants"]` has it; build: resources of
+    its binary."""
     told = configuration(entry) | {name: build[name] for name in RESOURCES if build.get(name) is not None}
     facts = {name: str(value) for name, value in told.items()}
     for name, known in (entry.get("specialisation") or {}).items():

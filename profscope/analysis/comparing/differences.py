@@ -359,6 +359,6 @@ def _parts(parts: tuple[float, float]) -> str:
 
 
 def status_text(status: str, change: float, *, significant: bool) -> str:
-    """ "noise" for a change that is no more than that. What takes no time and is gone "gone": it is not the
-    same. status, change, significant: as `profscope.diff()` has them."""
+    """ "noise" for a change within noise. A row that takes no time and is gone is "gone", not "same". status,
+    change, significant: as `profscope.diff()` has them."""
     return "noise" if change and not significant else status

@@ -1,4 +1,5 @@
-"""The verdict of a gate on a comparison: what became slower than a bound, and what could not be judged."""
+"""The verdict of a gate on a comparison: launches slower than a bound, and launches that could not be
+judged."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from functools import cached_property
 from typing import Any, Final, Self, TypeAlias
 
 from profscope.analysis.answers import AnswerTable
+from profscope.analysis.comparing.cell import comparison_html, has_columns
 from profscope.analysis.comparing.code_changes import code_difference
 from profscope.analysis.comparing.differences import differences
 from profscope.analysis.comparing.operands import LAUNCH
@@ -32,27 +34,27 @@ LaunchRow: TypeAlias = Mapping[str, Any]
 
 
 class Difference(AnswerTable):
-    """What `profscope.diff` returns, with a gate's verdict on it, and what differs in the code."""
+    """The result of `profscope.diff`, with a gate's verdict and the differences in the code."""
 
     _sides: tuple[Tables, Tables] | None = None
 
     @classmethod
     def between(cls, a: Tables, b: Tables) -> Self:
-        """Of two profiles. Raises DiffError."""
+        """The difference of two profiles. Raises DiffError."""
         table = cls.of(differences(a, b))
         table._sides = a, b
         return table
 
     @cached_property
     def code(self) -> AnswerTable:
-        """What differs in the compiled code, by source line, in each kernel the costliest first.
+        """Differences in the compiled code by source line, the costliest of each kernel first.
 
-        kernel, variant_a, variant_b, file, line (0: the kernel as a whole), fact, a, b. change: what its line
-        and the lines that wait for it take more of a launch, in attrs["unit"]; percent: of a's launch; basis:
-        how that is known: "samples", "spans" or "experiment"; missing if unknown.
+        kernel, variant_a, variant_b, file, line (0: the kernel as a whole), fact, a, b. change: extra time of
+        its line and of the lines that wait for it, in attrs["unit"]; percent: of a's launch; basis: its
+        source, "samples", "spans" or "experiment"; missing if unknown.
 
-        attrs["explained"] has for each pair `percent`, the change of a launch, and `explained`, the part of
-        it at lines whose code differs or that wait for these.
+        For each pair attrs["explained"] has `percent`, the change of a launch, and `explained`, the part at
+        lines whose code differs or that wait for these.
         """
         if self._sides is None:
             raise DiffError("only what profscope.diff returned has .code, no table made of it")
@@ -64,8 +66,8 @@ class Difference(AnswerTable):
         """Why a gate fails that lets launches become `above` percent slower, 5 or "5%"; empty if it passes.
 
         A reason names each kernel that became slower by more than that and by more than noise, and says if
-        more than 5 % of either profile's time was not judged (`not_judged`). They are those for which
-        `profscope diff --fail-above` ends with 3 and 4. Raises OptionError for a bound that is no percentage.
+        more than 5 % of either profile's time was not judged (`not_judged`). For these `profscope diff
+        --fail-above` ends with 3 or 4. Raises OptionError for a bound that is no percentage.
         """
         bound = percentage(above)
         reasons = [
@@ -81,7 +83,7 @@ class Difference(AnswerTable):
 
     @property
     def not_judged(self) -> list[str]:
-        """Launches that a gate cannot judge: which, why, and their part of the time."""
+        """Launches that a gate cannot judge, with the reason and their part of the time."""
         return [*not_judged(self.attrs["program"])]
 
     def too_noisy(self, above: float | str) -> list[str]:
@@ -100,8 +102,13 @@ class Difference(AnswerTable):
 
     @property
     def launches(self) -> list[str]:
-        """What became of each kernel's launches, a line each."""
+        """The change of each kernel's launches, a line each."""
         return [f"{name}: {launch_text(row, self.attrs['unit'])}" for name, row in self._launches()]
+
+    def _repr_html_(self) -> str | None:
+        if not has_columns(self):
+            return super()._repr_html_()
+        return str(comparison_html(self, self.launches))
 
     def _launches(self) -> Iterator[tuple[str, LaunchRow]]:
         """Rows of whole launches, with what is compared."""
@@ -133,8 +140,8 @@ def not_judged(program: Mapping[str, Any]) -> Iterable[str]:
 
 
 def launch_text(launch: LaunchRow | None, unit: str) -> str:
-    """What became of a kernel, in one line: "12.3% slower (...), significant". None: its times are not
-    known."""
+    """The change of a kernel's launches, in one line: "12.3% slower (...), significant". launch: None if its
+    times are unknown."""
     if launch is None:
         return "the times of its launches are not known"
     if not is_judged(launch):

@@ -1,5 +1,5 @@
 """One side of a comparison, its launches as a whole and row by row; then the rows of one pair of variants,
-what is needed to test whether they changed, and caveats on the pair."""
+the figures for testing their change, and caveats."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Side:
         return _AddedUp.of(df, tables.launches, f"duration_{self.unit}")
 
     def figures(self, launches: pd.DataFrame) -> Figures:
-        """Of launches of one of the kernel's groups."""
+        """The figures of launches of one of the kernel's groups."""
         spans, at = self.spans, launches.index.to_numpy()
         cells = spans.cells[spans.cells["launch"].isin(at)]
         site, row = np.unique(cells["site"].to_numpy(), return_inverse=True)
@@ -227,7 +227,7 @@ _NO_TIME = Sample(np.zeros(1), np.zeros(1), np.ones(1))
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """One side of a pair: its rows' figures, and what whole launches took."""
+    """One side of a pair: figures of its rows, and times of whole launches."""
 
     figures: Figures
     durations: Durations
@@ -273,8 +273,8 @@ def of_one_side(pair: Pair, durations: Durations) -> pd.DataFrame:
 
 
 def of_launches(pair: Pair, a: Durations, b: Durations, floor: Floor, *, exact: bool) -> list[pd.DataFrame]:
-    """The row of a pair's launches; none where their times are not known. exact: whether figures have no
-    noise, as the emulator's of launches with all CTAs."""
+    """The row of a pair's launches; none if their times are unknown. exact: whether figures have no noise,
+    like the emulator's of launches with all CTAs."""
     if not len(a.took) or not len(b.took):
         return []
     samples = [sample_of_launches(each.took[None, :]) for each in (a, b)]
@@ -296,8 +296,8 @@ def _launch_columns(pair: Pair, a: Sample, b: Sample, launches: Sequence[int], s
 def of_rows(
     pair: Pair, of_a: Operand, of_b: Operand, lines: Lines, floor: Floor, *, exact: bool
 ) -> list[pd.DataFrame]:
-    """The other rows of a pair; none where a side has no figures. Where one side lost more records than the
-    other, rows differ by what was lost, and no change in them is told."""
+    """The other rows of a pair; none if a side has no figures, or if one side lost more records than the
+    other: rows then differ by the losses."""
     a, b = of_a.figures, of_b.figures
     if a.places.empty or b.places.empty:
         return []
@@ -356,10 +356,9 @@ _SIDES: Final = ("first", "second")
 
 
 def unit_of(a: Tables, b: Tables) -> tuple[str, list[str]]:
-    """The unit in which two profiles can be compared, and a note where it is not the usual one.
-
-    "ns" on a GPU, and "cycles" on the emulator, between GPUs, and where the clocks were not alike. Raises
-    DiffError where one profile is of the emulator and the other is not.
+    """The unit in which two profiles can be compared, and a note if it is not the usual one: "ns" on a GPU;
+    "cycles" on the emulator, between GPUs, and if clocks differ. Raises DiffError if one profile is of the
+    emulator and the other is not.
     """
     if a.emulated != b.emulated:
         one, other = ("first", "second") if a.emulated else ("second", "first")
@@ -397,7 +396,7 @@ class Said(NamedTuple):
 
 
 def joined(said: Sequence[Said]) -> list[str]:
-    """What is said, each thing once, behind the names of the kernels that it is said of."""
+    """Each text once, behind the names of its kernels."""
     kernels: dict[str, dict[str, None]] = {}
     for each in said:
         kernels.setdefault(each.text, {})[each.kernel] = None
@@ -409,7 +408,7 @@ def joined(said: Sequence[Said]) -> list[str]:
 
 
 def notes_on(side_a: Side, side_b: Side, pair: Pair, a: Operand, b: Operand, floor: Floor) -> list[Said]:
-    """What is not the same on both sides of a pair, or makes its figures less sure."""
+    """Notes on differences between the sides of a pair, and on its less certain figures."""
     launches = [
         side.all_launches(pair.kernel, group)
         for side, group in ((side_a, pair.a), (side_b, pair.b))
@@ -441,7 +440,7 @@ def _versions(a: Tables, b: Tables) -> str:
 
 
 def missing_of(pair: Pair, a: Operand, b: Operand, *, emulated: bool) -> list[Said]:
-    """What could not be told of a pair, and why."""
+    """Facts of a pair that are missing, with reasons."""
     missing = []
     if (a.is_single or b.is_single) and not emulated:
         missing.append(

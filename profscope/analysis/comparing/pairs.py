@@ -1,4 +1,4 @@
-"""Which launches of two profiles are compared: of one kernel, with like configurations and grids."""
+"""Pairs launches of two profiles: of one kernel, with like configurations and grids."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class LaunchGroup:
 class Pair(NamedTuple):
     """A kernel's launches in a and in b, None if they are in one of them only.
 
-    configuration: what tells them from the kernel's other launches in either profile, "" if nothing need;
-    differs: what is not the same in a and in b; same_build: whether one binary ran in both. name: the
-    kernel's, with as much of the first two as tells its pairs apart.
+    configuration: tells them from the kernel's other launches in either profile, "" if not needed; differs:
+    differences between a and b; same_build: whether one binary ran in both. name: the kernel's, with as much
+    of the first two as tells its pairs apart.
     """
 
     kernel: str
@@ -94,11 +94,11 @@ class Pair(NamedTuple):
 def paired(a: Tables, b: Tables) -> list[Pair]:
     """All kernels, variants and grids of two profiles, in order of their launches in a, then in b.
 
-    Launches with the same constexprs and grid are paired first, those nearest in everything else. Of the
-    others, launches with other constexprs are paired with the nearest. Launches with the same constexprs and
+    Launches with the same constexprs and grid are paired first, those nearest in everything else. Launches
+    with other constexprs are paired with the nearest remaining ones. Launches with the same constexprs and
     another grid are compared if their tensors are known to have the same sizes; else they do other work. A
-    kernel whose source both have is compared with itself, an edited one with what it was. Raises DiffError if
-    no kernel is in both.
+    kernel whose source both have is compared with itself, an edited one with its old version. Raises
+    DiffError if no kernel is in both.
     """
     groups_a, groups_b = _groups(a), _groups(b)
     if not groups_a.keys() & groups_b.keys():
@@ -245,7 +245,7 @@ def _told_apart(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def heading_text(kernel: str, configuration: str, differs: str) -> str:
-    """What is compared: "matmul_kernel, ACT=1 (num_stages 3 -> 1)"."""
+    """The heading of a pair: "matmul_kernel, ACT=1 (num_stages 3 -> 1)"."""
     name = f"{kernel}, {configuration}" if configuration else kernel
     return f"{name} ({differs})" if differs else name
 

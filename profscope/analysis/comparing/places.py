@@ -1,4 +1,4 @@
-"""Where a place of one profile's source stands in the other's, and so which of their rows are the same."""
+"""Matches places of one profile's source to the other's, and so their rows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Row(NamedTuple):
 def matched(
     places_a: pd.DataFrame, places_b: pd.DataFrame, lines: Lines
 ) -> list[tuple[int | None, int | None]]:
-    """Pairs of rows of two tables of places, each row in one; None where it is in one of the tables only.
+    """Pairs of rows of two tables of places, each row in one; None if it is in one of the tables only.
 
     Rows are the same where scope, kind, line and call path are; and, of those left, where all but the path
     are, and on either side only one is so.
@@ -159,7 +159,7 @@ _LARGEST: Final = 1 << 14  # pairs of lines that are looked at in one place: eac
 
 
 def aligned(before: Sequence[str], after: Sequence[str]) -> list[int | None]:
-    """For each line of `before` its index in `after`, None where it has gone. Indentation does not count.
+    """For each line of `before` its index in `after`, None if it has gone. Indentation does not count.
 
     First the lines in between which nothing changed order, so that equal lines are told apart by it; then
     lines that stand elsewhere, where only one reads so; then lines in one another's place that read alike.

@@ -1,4 +1,4 @@
-"""A profile with other names for its kernels, so that a renamed kernel is compared with what it was."""
+"""A profile with other names for its kernels, so that a renamed kernel is compared with its old version."""
 
 from __future__ import annotations
 

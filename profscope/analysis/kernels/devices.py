@@ -147,5 +147,5 @@ def pipe_of(opcode: str) -> str:
 
 
 def slots_of(opcode: str) -> Mapping[str, int]:
-    """How many instructions of each pipe it is: one of SASS is one, one of PTX what ptxas makes of it."""
+    """Its instructions in each pipe: one for SASS, for PTX those that ptxas makes of it."""
     return ptx_slots(opcode) if opcode[:1].islower() else {pipe_of(opcode): 1}

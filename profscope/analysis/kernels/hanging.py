@@ -1,4 +1,4 @@
-"""Launches that did not end: what a session with `hang_s=` has found, as a table and in words."""
+"""Launches that did not end, found by a session with `hang_s=`, as a table and in words."""
 
 from __future__ import annotations
 

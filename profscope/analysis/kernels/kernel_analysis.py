@@ -45,9 +45,9 @@ class Spans:
     """Synchronous spans, marks left out, each array of shape (rows,), in order of launch, CTA, warp and time.
 
     site: row of the judged `sites`. cta: row of `ctas`. warp: a number for each warp of each CTA, from 0,
-    without gaps. start, end: cycles of the SM's clock, as they were read; duration, own: without what records
-    took, if known (`corrections`); own is what no span inside covers.
-    parent: row here, -1 at a root. row: that of the profile's table.
+    without gaps. start, end: cycles of the SM's clock, as they were read; duration, own: without recording
+    cost, if known (`corrections`); own: without the spans inside. parent: row here, -1 at a root. row: that
+    of the profile's table.
     """
 
     site: Ints
@@ -191,7 +191,7 @@ class KernelAnalysis:
 
     @cached_property
     def configuration(self) -> dict[str, Any]:
-        """The entry of metadata["variants"], {} where there is none."""
+        """The entry of metadata["variants"], {} if there is none."""
         return variant_entry(self.tables.metadata, self.kernel, self.variant)
 
     def build(self, name: str) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class KernelAnalysis:
 
 
 class SkippedKernel(NamedTuple):
-    """A configuration of which nothing can be judged, and why."""
+    """A configuration that cannot be judged, and why."""
 
     kernel: str
     variant: int
@@ -228,7 +228,7 @@ class SkippedKernel(NamedTuple):
 
     @property
     def answer(self) -> Answer:
-        """What any question says of it."""
+        """The answer of any question for this configuration."""
         return Answer([], [f"{self.kernel}: {self.why}"])
 
 
@@ -240,7 +240,7 @@ def kernel_analyses(
 ) -> Iterator[KernelAnalysis | SkippedKernel]:
     """Each configuration of each kernel.
 
-    known: what the summary adds up; what is in it is not worked out again.
+    known: sums of the summary; they are not computed again.
     """
     launches, df = tables.launches, tables.df
     # What is asked of each launch, once for all: a profile may have hundreds of kernels.

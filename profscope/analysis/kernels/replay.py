@@ -1,9 +1,9 @@
-"""One CTA as a graph of its warps' slices of time, which can be walked back from its end and run again.
+"""One CTA as a graph of its warps' slices of time: walked back from its end, and run again.
 
 A slice is a piece of a warp's time that belongs to one site: an op's span, or a loop's own time between two
-of them. What a slice waits for: the slice before it in its warp; at a meeting (a barrier, reduction or
-layout conversion that all warps leave together) the warp that comes last; at a wait, the asynchronous work
-that it ended.
+of them. A slice waits for the slice before it in its warp; at a meeting (a barrier, reduction or layout
+conversion that all warps leave together) for the last warp; at a wait, for the asynchronous work that it
+ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How near kernels come to what the device can do, by the types of their ops."""
+"""The use of the device's peaks by kernels, from the types of their ops."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ def roof_table(tables: Tables) -> pd.DataFrame:
     of ops (upper bounds if lanes are masked off; caches may have held them); ns, of a launch; gb_per_s,
     tflop_per_s.
 
-    bound, "memory" or "tensor cores": the roof that is lower there; peak_pct, how much of it is reached, in
-    percent. The roof is the dense peak of the tensor cores for the narrowest type that the kernel has
-    pointers to, and the peak of DRAM. Bytes that types count are held against DRAM only in kernels without
-    dots, whose tiles are not read again, and where they are no more than it can move: others come from
-    caches. Without a roof, as on the emulator and on devices with unknown peaks, bound is "" and
-    peak_pct is missing. Bytes of copies that were not recorded themselves, as at the default level, are those
-    of the waits that end them; where these do not tell, bytes are missing.
+    bound, "memory" or "tensor cores": the lower roof; peak_pct, its use in percent. The roof is the dense
+    peak of the tensor cores for the narrowest type that the kernel has pointers to, and the peak of DRAM.
+    Bytes by types are compared with DRAM only in kernels without dots, whose tiles are not read again, and
+    only if DRAM can move as many: others come from caches. Without a roof, as on the emulator and on devices
+    with unknown peaks, bound is "" and peak_pct is missing. Copies without spans, as at the default level,
+    have the bytes of the waits that end them; if these are unknown, bytes are missing.
 
-    attrs["not_measured"]: list of str, which kernels have no rows, and why.
+    attrs["not_measured"]: list of str, kernels without rows, and why.
     """
     return joined_frame(map(roof_rows_of, kernel_analyses(tables)), _DTYPES)
 
@@ -95,8 +94,8 @@ _GLOBAL: Final = ("load", "store", "atomic", "async_copy")
 
 
 def bytes_unknown(judged: KernelAnalysis) -> bool:
-    """Whether copies were not recorded, and what they move is unknown: each of their waits tells it, where
-    passes could know."""
+    """Whether copies were not recorded and their bytes are unknown: passes could not add them to each of
+    their waits."""
     if not hides_copies(judged.sites["scope"]):
         return False
     scopes = judged.work["scope"]

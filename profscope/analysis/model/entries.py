@@ -1,7 +1,7 @@
-"""The entries of the model: frozen dataclasses, which become JSON field by field.
+"""The entries of the model: frozen dataclasses; they become JSON field by field.
 
 Durations are in the model's `unit`, "ns", or "cycles" on the emulator; every other number has its unit in its
-name. Shares are of 1. None is what is not known, and every number is finite.
+name. Shares are of 1. None means unknown; every number is finite.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LaunchTimes:
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Recorded time over bare time, and between what it is with 95 % confidence."""
+    """Recorded time over bare time, and its 95 % interval."""
 
     ratio: float | None
     low_ratio: float | None
@@ -86,7 +86,7 @@ class Slowdown:
 
 @dataclass(frozen=True)
 class Resources:
-    """Of the two binaries; spills in the compiler's units."""
+    """Resources of the two binaries; spills in the compiler's units."""
 
     recorded: Mapping[str, int | None]
     bare: Mapping[str, int | None] | None
@@ -94,7 +94,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Ctas:
-    """Of all launches: those of the grids, those that recorded, and those that did not come to their end."""
+    """CTAs of all launches: of the grids, recorded, and unfinished ones."""
 
     grid: int
     recorded: int
@@ -103,7 +103,7 @@ class Ctas:
 
 @dataclass(frozen=True)
 class Records:
-    """Of all launches."""
+    """Records of all launches."""
 
     kept: int
     dropped: int
@@ -195,7 +195,7 @@ class ExperimentEntry:
 
 @dataclass(frozen=True)
 class StallShare:
-    """Of a line's samples."""
+    """A share of a line's samples."""
 
     stall: str
     share: float
@@ -206,7 +206,7 @@ class LineEntry:
     """A source line, all call paths to it together.
 
     self_share, self_time: of its spans, over the kernel's warp time; spans: how many, of the scope that is
-    named. share_samples: of the samples of the bare binary, and between what it is with 95 % confidence.
+    named. share_samples: of the samples of the bare binary, with its 95 % interval.
     """
 
     id: str
@@ -239,8 +239,8 @@ class LineEntry:
 
 @dataclass(frozen=True)
 class Lines:
-    """witness: what ranks the lines, "samples" where the kernel has enough of them, else "spans". samples:
-    how many of the kernel's bare binary. not_measured: what is not known of its lines, and why."""
+    """witness: ranks the lines, "samples" if the kernel has enough of them, else "spans". samples: number of
+    the bare binary's. not_measured: unknown facts of its lines, and why."""
 
     witness: str
     samples: int
@@ -281,7 +281,7 @@ class MovedBytes:
 
 @dataclass(frozen=True)
 class Work:
-    """What the ops of all launches computed and moved, by their types and how often records say they ran."""
+    """FLOPs and bytes of the ops of all launches, by their types and recorded executions."""
 
     flops: int | None
     tflop_per_s: float | None
@@ -290,7 +290,7 @@ class Work:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What there was no room for."""
+    """Parts left out for lack of room."""
 
     lines: int
     findings: int
@@ -301,11 +301,11 @@ class LeftOut:
 class KernelEntry:
     """One configuration of a kernel.
 
-    id: the same in the next session. label: "#1" if the kernel has several configurations, else "";
-    differs: what is not the same in all of them. launches_seen: with those that were not recorded. untimed:
-    launches without records or without an end, which are in no time. share: of the time of all launches.
-    clean: what is known where there is no finding. experiments: what saved most comes first. The sections
-    from `account` on are None or empty if they were not asked for, or are not known.
+    id: the same in the next session. label: "#1" if the kernel has several configurations, else ""; differs:
+    options that vary among them. launches_seen: with unrecorded launches. untimed: launches without records
+    or without an end; no time includes them. share: of the time of all launches. clean: the text if there is
+    no finding. experiments: the largest saving first. The sections from `account` on are None or empty if not
+    asked for, or unknown.
     """
 
     id: str
@@ -353,9 +353,9 @@ class KernelEntry:
 
 @dataclass(frozen=True)
 class KernelInBrief:
-    """A configuration of a kernel of which a report has no room for more: texts, "" if unknown or if there is
-    no room. configuration: "BLOCK=64, num_warps=4"; findings: at most three, with what fixing each saves of
-    the kernel's time."""
+    """A configuration for which a report has no room for more: texts, "" if unknown or if there is no room.
+    configuration: "BLOCK=64, num_warps=4"; findings: at most three, each with its saving of the kernel's
+    time."""
 
     id: str
     kernel: str
@@ -380,8 +380,8 @@ class KernelFinding(NamedTuple):
 
 @dataclass(frozen=True)
 class LeftOutOfModel:
-    """What there was no room for, not even in brief. time, share: of the launches of the kernels, in `unit`
-    and over the time of all launches."""
+    """Kernels for which there was no room, not even in brief. time, share: of their launches, in `unit` and
+    over the time of all launches."""
 
     kernels: int
     time: float
@@ -391,9 +391,8 @@ class LeftOutOfModel:
 
 @dataclass(frozen=True)
 class ProfileModel:
-    """All that views show of a profile. Kernels stand in the order of what their launches took;
-    other_kernels: those after them that a report tells of in brief. not_measured: what is unknown, and why.
-    next_command: what to run to know more.
+    """All that views show of a profile. Kernels are in order of their launches' time; other_kernels: the next
+    ones, in brief. not_measured: unknown facts, and why. next_command: the command to run next.
     """
 
     schema: str

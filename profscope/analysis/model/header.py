@@ -54,13 +54,13 @@ class Device:
 
 @dataclass(frozen=True)
 class Header:
-    """What was recorded, with what, and what was lost.
+    """The recording: kernels, machine, options, losses.
 
-    command: what `profscope run` ran. options: those of the session that were set. measure: what spans on
-    loads end with, "issue" or "latency". corrected: whether times of scopes are without what recording took.
-    kernels: names; colder_launches: those right after memory for records was zeroed. samples: of the
-    hardware, over all binaries. overhead: what recording added, if it had a budget.
-    hangs: launches that did not end, a text of several lines each.
+    command: of `profscope run`. options: those of the session that were set. measure: the end of spans on
+    loads, "issue" or "latency". corrected: whether times of scopes are without recording cost. kernels:
+    names; colder_launches: those right after memory for records was zeroed. samples: of the hardware, over
+    all binaries. overhead: of recording, if it had a budget. hangs: launches that did not end, a text of
+    several lines each.
     """
 
     tool: str | None

@@ -111,7 +111,7 @@ def _finding_text(finding: FindingEntry, *, has_evidence: bool) -> str:
 
 
 def next_command(model: ProfileModel, trace: str) -> str:
-    """What tells most of the kernel that a repair saves most of, or that takes most time. trace: a path."""
+    """The most useful command on the kernel with the largest saving, or with the most time. trace: a path."""
     if not model.kernels:
         return "profscope doctor"
     kernel, first = next(

@@ -1,4 +1,4 @@
-"""How configurations of a kernel, and scopes of one name, are told apart: the one rule for all views."""
+"""Labels that distinguish configurations of a kernel, and scopes of one name, in all views."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LONGEST: Final = 40
 class Group:
     """A kernel's launches of one configuration.
 
-    label: "#1" if the kernel has several configurations, else "". differs: of the configuration what is not
-    the same in all of them, as {"BLOCK": 256}.
+    label: "#1" if the kernel has several configurations, else "". differs: the options that vary among them,
+    such as {"BLOCK": 256}.
     """
 
     kernel: str
@@ -31,7 +31,7 @@ class Group:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """These by name, also of what has more."""
+        """The fields of `Group` by name, also in a subclass."""
         return {each.name: getattr(self, each.name) for each in fields(Group)}
 
     @property
@@ -75,7 +75,7 @@ def differs_text(differs: Mapping[str, Any]) -> str:
 
 
 def told_apart(rows: Sequence[tuple[Hashable, str]]) -> list[str]:
-    """For each (what a row reads as, its call path) what to add to its name; "" where nothing need.
+    """For each (text of a row, its call path) the addition to its name; "" if not needed.
 
     That is " via " and the path without the steps at either end that all rows share which read the same.
     """

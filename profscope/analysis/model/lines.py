@@ -1,4 +1,4 @@
-"""A kernel's source lines: the one rule by which call paths are merged and lines are ranked.
+"""A kernel's source lines: call paths merged, lines ranked.
 
 A line is one entry, whatever calls led to it: shares, samples, spans and work of its paths add up. Lines are
 ranked by their share of PC samples if the kernel has enough of these, else by self time.
@@ -53,12 +53,12 @@ def lines_entry(
 
 
 def witness_of(rows: pd.DataFrame) -> str:
-    """What ranks the lines of a kernel. rows: its, of `lines`."""
+    """The witness that ranks the lines of a kernel. rows: its rows of `lines`."""
     return SAMPLES if rows["share_samples"].notna().any() else SPANS
 
 
 def total_of(values: Iterable[Any]) -> float | None:
-    """Of those that are known; None if none is."""
+    """The sum of the known values; None if none is known."""
     known = [float(value) for value in values if value is not None and not pd.isna(value)]
     return sum(known) if known else None
 

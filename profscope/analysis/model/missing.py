@@ -112,7 +112,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def more_spans(options: dict[str, Any]) -> str:
-    """The options that show more of what these left in no span; "" if they are not known."""
+    """The options that put more time into spans; "" if unknown."""
     level, measure = options.get("instrument"), options.get("measure")
     if level is None:
         return ""
@@ -125,8 +125,8 @@ def more_spans(options: dict[str, Any]) -> str:
 
 
 def bare_kernels(tables: Tables, kernels: Sequence[str], spans: SummedSpans | None = None) -> list[str]:
-    """Those of some kernels that have spans, but none inside their own. spans: what the summary adds up,
-    if known."""
+    """Those of some kernels that have spans, but none inside their own. spans: sums of the summary, if
+    known."""
     sites = narrow_sites(tables.df)[1] if spans is None else spans.rows
     inside = {*sites.loc[sites["kind"] != "kernel", "kernel"]}
     return [name for name in kernels if name in {*sites["kernel"]} - inside]

@@ -19,19 +19,19 @@ _LONGEST_INTEGER: Final = 64  # bits, of what JSON readers hold
 
 
 def known_number(value: Any) -> float | None:
-    """None for what is missing, and for what is no number that JSON has."""
+    """The number; None if it is missing or JSON cannot have it."""
     if value is None or pd.isna(value) or not np.isfinite(value):
         return None
     return float(value)
 
 
 def known_count(value: Any) -> int | None:
-    """None for what is missing."""
+    """The count; None if missing."""
     return None if value is None or pd.isna(value) else int(value)
 
 
 def entry_of(kind: Callable[..., Entry], row: Mapping[Any, Any], **others: Any) -> Entry:
-    """An entry of a row of a table: fields are columns of their names, but for `others`."""
+    """An entry of a row of a table: fields are columns of their names, except `others`."""
     own = {each.name: row[each.name] for each in fields(cast(Any, kind)) if each.name not in others}
     return kind(**{name: _known(value) for name, value in own.items()}, **others)
 

@@ -1,4 +1,4 @@
-"""When a GPU had nothing to do, and whether the host was late."""
+"""Idle times of a GPU, and whether the host was late."""
 
 from __future__ import annotations
 

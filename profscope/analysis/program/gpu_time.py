@@ -24,7 +24,7 @@ GPU_TIME_DTYPES: Final = {
 
 
 def gpu_time(tables: Tables) -> pd.DataFrame:
-    """One row per kernel, collective, copy and set by name, what took most time first.
+    """One row per kernel, collective, copy and set by name, the most time first.
 
         what        name                    count  total_ns  share  recorded
         kernel      nvjet_tst_128x64_...       96    410000   0.40         0
@@ -33,8 +33,8 @@ def gpu_time(tables: Tables) -> pd.DataFrame:
     what: "Triton", another "kernel", or the event's kind. share: of the time of all, added up over streams
     and GPUs. recorded: how many of them have a launch in the profile, into which one can look.
 
-    attrs["triton_share"] is the part of that time that is Triton's kernels: what the inside of kernels can
-    matter. Missing (None) without events, as attrs["not_measured"] says.
+    attrs["triton_share"] is the part of that time in Triton's kernels, the most that changes inside kernels
+    can save. Missing (None) without events, as attrs["not_measured"] says.
     """
     events = tables.events
     rows = np.flatnonzero(events["kind"].isin(GPU_KINDS))

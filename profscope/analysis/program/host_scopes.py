@@ -34,7 +34,7 @@ HOST_SCOPE_DTYPES: Final = {
 
 
 def host_scopes(tables: Tables) -> pd.DataFrame:
-    """One row per path of host scopes, as a tree: outer ones first, beside each other by time.
+    """One row per path of host scopes, as a tree: outer ones first, siblings by time.
 
         path            count  total_ns  self_ns  mean_ns  gpu_launches  launches_each   gpu_ns  triton_ns
         step               30   2034000    14000    67800          8100          270.0  1811000    1102000
@@ -42,10 +42,9 @@ def host_scopes(tables: Tables) -> pd.DataFrame:
 
     total_ns, self_ns, mean_ns: of the host's clock, all entries together; self_ns less the scopes inside.
     gpu_launches: kernels, collectives, copies and sets launched in the scope or in one inside of it;
-    launches_each: by entry. gpu_ns: how long these ran, added up, so what ran side by side counts twice;
-    triton_ns: of that Triton's kernels. Without events these are of the recorded
-    launches alone, which `attrs["not_measured"]` says. Behind these columns there is one for each metric, its
-    mean.
+    launches_each: by entry. gpu_ns: their summed time, so concurrent work counts twice; triton_ns: the part
+    of Triton's kernels. Without events these are of the recorded launches alone, which
+    `attrs["not_measured"]` says. Behind these columns there is one for each metric, its mean.
     """
     host = tables.host
     metrics = [str(name) for name in host if name not in HOST_DTYPES]
@@ -127,7 +126,7 @@ def _gpu_work(tables: Tables) -> pd.DataFrame:
 
 
 def why_no_gpu_events(tables: Tables) -> str:
-    """Of tables without any, and what mends it where something does."""
+    """The reason why tables have no GPU events, and a remedy if there is one."""
     if tables.emulated:
         return "the emulator runs kernels on the CPU, so there are no events of a GPU"
     if (tables.metadata.get("options") or {}).get("events"):

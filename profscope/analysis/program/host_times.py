@@ -1,4 +1,4 @@
-"""When launches ran by the host's clocks."""
+"""Times of launches by the host's clocks."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def unix_ns(tables: Tables, timer_ns: int) -> int | None:
 
 
 def on_timer(tables: Tables, times_unix_ns: Any) -> Any:
-    """Moments of the host's clock, int64, by the GPU's timer; None where `unix_ns` is. Unchanged where
+    """Moments of the host's clock, int64, by the GPU's timer; None if `unix_ns` is. Unchanged if
     there is no launch."""
     if not len(tables.launches):
         return times_unix_ns

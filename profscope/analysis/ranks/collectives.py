@@ -1,4 +1,4 @@
-"""How long each rank of a job waited for the others in collectives.
+"""The time that each rank of a job waited for the others in collectives.
 
 Which events of several ranks are one collective follows from their order: the n-th of each, or n-th from the
 last.
@@ -36,7 +36,7 @@ def _numbers(name: NDArray[Any], rank: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def host_clock_error_ns(tables: Tables) -> float | None:
-    """By how much a difference of times of two ranks' hosts may be off; None where these are not on one
+    """By how much a difference of times of two ranks' hosts may be off; None if these are not on one
     clock, or there is one rank only."""
     ranks = tables.metadata.get("ranks") or []
     errors = [each.get("host_clock_error_ns") for each in ranks]
@@ -89,10 +89,10 @@ def collectives(tables: Tables) -> pd.DataFrame:
     transfer_ns: the rest of its duration. host: the row of the scope that it was launched in, -1 for none.
 
     These are NCCL's kernels, and gloo's work on the host. Sends and receives, which pair two ranks, are left
-    out. Waiting is missing where some rank had ended before another began: a rank that sends need not wait
+    out. Waiting is missing if some rank had ended before another began: a rank that sends need not wait
     for those that receive; or, if groups are unknown, it is not the same collective.
 
-    attrs has "clock_error_ns": by so much late_ns and waiting_ns may be off, None where the ranks' times are
+    attrs has "clock_error_ns": by so much late_ns and waiting_ns may be off, None if the ranks' times are
     not on one clock, and both are missing; "ranks": by rank "collective_ns" and
     "waiting_ns", of all; "groups": the same by group and rank; and "not_measured": why figures are missing.
     """

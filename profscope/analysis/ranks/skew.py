@@ -1,4 +1,4 @@
-"""How far the ranks of a job are apart, launch by launch."""
+"""The time differences between the ranks of a job, launch by launch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def skew(tables: Tables) -> pd.DataFrame:
     `attrs["clock_error_ns"]`.
     slowest_rank, shortest_ns, longest_ns: of each launch's own duration, which needs no common clock.
 
-    attrs has "clock_error_ns", the two greatest errors of ranks added up, None where clocks are not aligned,
+    attrs has "clock_error_ns", the two greatest errors of ranks added up, None if clocks are not aligned,
     and "not_measured": why rows or times are missing, and that ranks have made other numbers of launches.
     """
     aligned = are_aligned(tables)

@@ -35,7 +35,7 @@ def summary(tables: Tables) -> pd.DataFrame:
 
     busy_ns: how long at least one of its launches ran. common_ns: of the launches that all ranks have made
     (see `skew`) their own durations, added up; slowest: at how many of these it took longer than the others.
-    median_lag_ns: how long after the first rank it began them, the median; missing where the ranks' times are
+    median_lag_ns: how long after the first rank it began them, the median; missing if the ranks' times are
     not on one clock. clock_error_ns: by so much its times may be off on that clock.
 
     Empty for a profile of one process.

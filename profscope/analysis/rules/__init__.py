@@ -1,1 +1,1 @@
-"""Rules: what holds a kernel back, each from named evidence."""
+"""Rules that find what slows a kernel, each from named evidence."""

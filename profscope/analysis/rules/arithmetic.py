@@ -1,4 +1,4 @@
-"""Rules about arithmetic: which instructions take the issue slots and pipes."""
+"""Rules about arithmetic: instructions that fill the issue slots and pipes."""
 
 from __future__ import annotations
 
@@ -169,9 +169,9 @@ def _lines_that_fill_xu(kernel: Kernel) -> set[int]:
 
 
 def avoidable_casts(graph: Graph) -> set[int]:
-    """The lines of conversions of tensors that need not be there: of what this loop does not load. To widen
-    what has been loaded, and to narrow what is stored or multiplied, is what memory and tensor cores ask for;
-    and only integers have bits that can be mixed, as for random numbers."""
+    """The lines of avoidable conversions of tensors that this loop does not load. Memory and tensor cores
+    need the others: loaded data is widened, stored or multiplied data narrowed; and mixing bits, as for
+    random numbers, needs integers."""
     lines = set()
     for node in graph.nodes:
         if not CASTS.match(node.name) or not node.size:

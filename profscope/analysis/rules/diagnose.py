@@ -1,4 +1,4 @@
-"""The findings of one configuration: every rule is asked, and what it finds is ranked."""
+"""The findings of one configuration: all rules, with their findings ranked."""
 
 from __future__ import annotations
 
@@ -57,8 +57,7 @@ _WORK: Final = {"dram": "sectors", "l2": "sectors", "l1": "sectors", "shared": "
 
 
 def diagnose(kernel: Kernel) -> Iterator[Finding]:
-    """What holds it back: the largest gain first, then those whose gain is unknown, and last what the kernel
-    has reached."""
+    """The findings of a kernel: the largest gain first, then unknown gains, then roofs."""
     asked = [rule for rule in RULES if not rule.is_silent(kernel)]
     found = [_finding(kernel, rule, where) for rule in asked for where in rule.where(kernel)]
     causes = _ranked(found, emulated=kernel.emulated)

@@ -1,11 +1,11 @@
-"""How well a gain is known: 90 % intervals from what followed findings have saved.
+"""90 % intervals of gains, from the savings of repairs.
 
-On the corpus real gains are off the calculated ones: a model leaves resources out, latencies overlap, and a
-repair does more than undo the fault. By how much depends on what a gain is calculated from, so there is one
-spread for each of three kinds. It is fitted on the scale of arcsin(sqrt(gain)), on which the error of a share
-does not depend on the share (M. S. Bartlett, "The square root transformation in analysis of variance", 1936),
-by `python -m bench.diagnose --fit`. If the fit leaves out a round of the corpus, 89 % of that round's gains
-are in their intervals (docs/benchmarks.md).
+On the corpus real gains differ from the calculated ones: a model leaves resources out, latencies overlap, and
+a repair does more than undo the fault. The difference depends on the data behind a gain, so each of three
+kinds has a spread. It is fitted on the scale of arcsin(sqrt(gain)), on which the error of a share does not
+depend on the share (M. S. Bartlett, "The square root transformation in analysis of variance", 1936), by
+`python -m bench.diagnose --fit`. If the fit leaves out a round of the corpus, 89 % of that round's gains are
+in their intervals (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ a rule says which instructions and waits go away. rewritten: another algorithm o
 
 
 class Spread(NamedTuple):
-    """Of the real gain's angle around the calculated one's: what 5 % are below, and 5 % above."""
+    """The 5th and 95th percentile of the real gain's angle minus the calculated one's."""
 
     low: float
     high: float

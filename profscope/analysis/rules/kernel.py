@@ -167,8 +167,8 @@ class Kernel:
         return [node for node in self.graph.nodes if node.name in ACCESSES and node.operands]
 
     def run_bytes(self, line: int) -> int:
-        """How many bytes side by side a thread has of what is loaded or stored at a line, by the layouts
-        there, if their addresses are; 0 if that is unknown."""
+        """Adjacent bytes that a thread loads or stores at a line, by the layouts there, if their addresses
+        are adjacent; 0 if unknown."""
         return max(map(self._run_bytes, self.accesses_at(line)), default=0)
 
     def _run_bytes(self, access: Node) -> int:
@@ -411,8 +411,8 @@ def is_load(node: Node) -> bool:
 
 
 def computed_by(value: Value, loop: Node) -> tuple[list[Node], bool]:
-    """The ops of a loop that a value is computed by, back to what is loaded, and whether a value of the step
-    before is among what it is computed from."""
+    """The ops of a loop that compute a value, back to loads, and whether it depends on a value of the
+    previous step."""
     left, seen, found, is_carried = [value], set[Value](), list[Node](), False
     while left:
         each = left.pop()

@@ -1,4 +1,4 @@
-"""Rules about the launch: how many CTAs there are, how large and how even."""
+"""Rules about the launch: number, size and balance of CTAs."""
 
 from __future__ import annotations
 

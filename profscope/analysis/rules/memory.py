@@ -1,4 +1,4 @@
-"""Rules about how a kernel goes to memory: which sectors it touches, how wide, and how long it waits."""
+"""Rules about accesses to memory: sectors, widths and waits."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def _is_apart(kernel: Kernel, kind: str, place: Place, rows: Mask) -> bool:
 
 
 def scattered_over(graph: Graph, access: Node) -> frozenset[int]:
-    """The positions of the kernel's arguments that an access goes to where the data of each lane say, and
-    nothing else: neither a position in the tile, nor a step of a loop; none if it does not."""
+    """The positions of the kernel's arguments whose addresses follow only from each lane's data, not from a
+    position in the tile or a step of a loop; else none."""
     rests = graph.positions(access.operands[0])
     if not rests.of_lane_data or rests.by_lane or rests.varies_in:
         return frozenset()

@@ -240,7 +240,7 @@ def _not_overlapped(kernel: Kernel) -> Iterator[Where]:
 
 
 class Tile(NamedTuple):
-    """Of the largest product, in a loop if one is there."""
+    """The tile of the largest product, in a loop if there is one."""
 
     rows: int
     columns: int
@@ -267,13 +267,13 @@ def are_chained(graph: Graph) -> bool:
 
 
 def larger_tiles(kernel: Kernel) -> tuple[float, dict[str, float]]:
-    """What is removed, and what stays of resources' use, if tiles are as large as those of good products.
+    """The removed time, and the remaining use of resources, if tiles are as large as those of good products.
 
     A product of M by N elements loads M + N for each column of K, so 1 / M + 1 / N for a multiplication.
-    Sides shorter than those of good products (64 rows, if a product multiplies what another has made, as in
+    Sides shorter than those of good products (64 rows, if a product multiplies the result of another, as in
     attention) could be as long if other tiles load the same again: the one operand's bytes are asked for
-    several times as often as DRAM sends any. What is loaded once, stays, and so does a product that no loop
-    adds up."""
+    several times as often as DRAM sends any. Data loaded once stays, and so does a product that no loop adds
+    up."""
     tile, table = tile_of(kernel), kernel.table
     asked, read = SECTOR_BYTES * table.sectors(*LOAD_OPS), kernel.counters.get("dram_read", 0.0)
     if not asked or tile is None or not kernel.graph.named(DOTS, loop=True):

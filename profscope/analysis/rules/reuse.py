@@ -38,8 +38,8 @@ class _Repeated(NamedTuple):
 
 
 def repeated_loads(kernel: Kernel) -> dict[int, _Repeated]:
-    """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step. Of a
-    line with a load in a loop only those in loops count: the others load for its first steps."""
+    """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step. If a
+    line has a load in a loop, only loads in loops count: the others load for its first steps."""
     graph, earlier = kernel.graph, dict[int, list[Node]]()
     again, loads = dict[int, list[int]](), Counter[int]()
     located = [node for node in graph.nodes if node.name in FROM_GLOBAL and node.operands]
@@ -70,22 +70,22 @@ def _runs_before(earlier: Node, later: Node) -> bool:
 
 
 def _loaded_again(kernel: Kernel) -> Iterator[Where]:
-    """Without it the later load is gone, and nobody waits for it, nor, if its traffic binds the kernel, for
-    other loads behind it."""
+    """Without the cause the later load is gone, and waits for it; if its traffic binds the kernel, also waits
+    for other loads behind it."""
     table = kernel.table
     for line, again in repeated_loads(kernel).items():
         rows = kernel.at({line}) & table.of(*LOAD_OPS)
         if not table.total("sectors", rows):
             continue
         waits = again.share * table.waits(kernel.at({line}) & table.of_class(*LOADED[:2]))
-        what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
+        earlier = f"line {again.before}" if again.before else "the previous step"
         edit = Edit(waits, sectors=table.amount("sectors") * without(rows, again.share))
         kept = kernel.resources.kept(edit)
         held = kernel.resources.held_by_traffic(kept, 1 - kept["l1"]) or 0.0
         yield Where(
             kernel.line(line), replace(edit, removed=max(waits, held)),
             {
-                "what": what, "waiting": of_samples(waits),
+                "earlier": earlier, "waiting": of_samples(waits),
                 "repeated": Quantity(100 * again.share * table.share("sectors", rows), "% of all sectors"),
             },
         )  # fmt: skip
@@ -139,7 +139,7 @@ def _touched(kernel: Kernel, rows: Mask) -> dict[Place, float]:
 
 
 def tensor_bytes_at(kernel: Kernel, line: int) -> float:
-    """Of the tensors that loads at a line read from; infinite if one is not known."""
+    """Bytes of the tensors that loads at a line read; infinite if one is unknown."""
     return kernel.bytes_of(_tensors_at(kernel, line))
 
 
@@ -271,7 +271,7 @@ _TOGETHER: Final = (
 RULES: Final = (
     Rule(
         "redundant-load", _ALL, _loaded_again,
-        "the address is the one that {what}: {repeated} are loaded again, and {waiting} wait for that",
+        "{earlier} already loaded this address: {repeated} are loaded again; {waiting} wait for that",
         "keep the data in registers (a block that holds the whole row), merge the passes, or load in front "
         "of the loop",
     ),

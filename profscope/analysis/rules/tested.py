@@ -1,4 +1,4 @@
-"""Findings tested by experiments: what an experiment saved is the gain, or it refutes the finding."""
+"""Findings tested by experiments: an experiment gives the gain, or refutes the finding."""
 
 from __future__ import annotations
 

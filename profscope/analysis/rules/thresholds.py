@@ -1,4 +1,4 @@
-"""Every number that a cause compares with, and where it is from.
+"""The thresholds of all causes, with their sources.
 
 Shares are 0 to 1. Measurements are those of `bench/corpus` on an NVIDIA H200, of the half that rules are
 written by; "chosen" means that no figure stands behind a number but the findings on that half. A test halves

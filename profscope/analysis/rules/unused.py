@@ -26,7 +26,7 @@ _STORES: Final = ("tt.store", "tt.atomic_rmw")
 
 
 def masked_loop(graph: Graph) -> int | None:
-    """The line of the first choice in a loop, else of the loop, of which a mask throws tiles away: it
+    """The line of the first choice in a loop whose mask discards tiles, else of the loop. Such a mask
     compares the loop's positions with the program's, and all programs take the same steps."""
     for loop in graph.named(r"^scf\.for$"):
         if graph.depends(*loop.operands[:2]).axes:
@@ -111,8 +111,8 @@ def _discarded(kernel: Kernel) -> Iterator[Where]:
 
 
 def discarded_results(graph: Graph) -> Iterator[tuple[Node, Node | None]]:
-    """Choices by what was loaded between the results of a loop, or of a product, and what has no part in
-    them; and the loop that computes them, None if no loop does. A product is thrown away as a whole, by one
+    """Choices, by loaded data, between the results of a loop or product and values without a part in them;
+    and the loop that computes the results, None if no loop does. A product is discarded as a whole, by one
     number."""
     for choice in graph.named(r"^arith\.select$"):
         condition, *either = choice.operands[:3]

@@ -6,18 +6,17 @@ slots, the pipes and shared memory (`limits`). Beyond these:
     tensor    by the types of the dots, against the data sheet
     l1        wavefronts and lines of four sectors, of which an SM passes one in a cycle
     l2        the sectors that loads, stores and atomics touch: an upper bound, as L1 may have had some
-    dram      the different bytes among these: no more than the tensors have. A lower bound, as DRAM may send
+    dram      the distinct bytes among these: no more than the tensors have. A lower bound, as DRAM may send
               a byte again; unknown without the sizes of the tensors
 
-If a launch without its accesses to global memory takes as long, neither L2 nor DRAM binds it: of each no more
-is taken to be used than twice what that experiment saved.
+If a launch without its accesses to global memory takes as long, neither L2 nor DRAM binds it: the use of each
+is then at most twice the saving of that experiment.
 
-`waits_of`: what warps wait for, in place of PC samples. What a launch takes less without an op
-is the time that waits for it: it stands at the op's instructions, as samples with the stall that such
-instructions have. What nothing saved is spent on issuing instructions, by how often each ran, as far as issue
-slots and pipes are used; the rest waits for loads in loops that could not be left out, because other loops,
-addresses or masks rest on them, if there are any, and is unexplained if there are none. Shares overlap:
-together they are scaled to the whole.
+`waits_of`: the waits of warps, in place of PC samples. The time saved without an op is the wait for it: it is
+at the op's instructions, as samples with their stall. The remaining time goes to issuing instructions, by
+executions, as far as issue slots and pipes are used; then to loads in loops that could not be left out
+because other loops, addresses or masks depend on them. The rest is unexplained. Shares overlap: together they
+are scaled to the whole.
 """
 
 from __future__ import annotations
@@ -220,8 +219,8 @@ def _waited_for(table: EvidenceTable, op: str, file: str, line: int) -> tuple[Ma
 
 
 def idle_of(ctas: pd.DataFrame, grid: int, sms: int) -> float:
-    """Of a launch's time on all SMs, 0 to 1; of several launches, the mean. 0 if it is not known of all CTAs
-    of a launch when they ran, or how many SMs there are.
+    """The idle part of a launch's time on all SMs, 0 to 1; the mean of several launches. 0 if the times of
+    some CTAs, or the number of SMs, are unknown.
 
     ctas: rows of `prof.ctas`, of one configuration. grid: how many CTAs a launch has. sms: of the device, 0
     if unknown.

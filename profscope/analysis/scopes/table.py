@@ -1,4 +1,5 @@
-"""The table of scopes: one row per kernel, variant and scope, heaviest first; and which rows views show."""
+"""The table of scopes: one row per kernel, variant and scope, heaviest first; and the rows that views
+show."""
 
 from __future__ import annotations
 
@@ -80,8 +81,8 @@ STATISTICS = ("total", "self", "mean", "p50", "p90", "p99", "max")
 class ScopeRow:
     """One scope's figures in the table's unit; share is of the table's warp time, None if in flight.
 
-    The percentiles and max are None where they were not asked for. measures, bytes_at_most, flops
-    and the rates are those of `analysis.summary.with_work`, None where there are none.
+    The percentiles and max are None if they were not asked for. measures, bytes_at_most, flops
+    and the rates are those of `analysis.summary.with_work`, None if there are none.
     """
 
     variant: int
@@ -113,7 +114,7 @@ class KernelTable(Group):
 
     sampled: the part of their CTAs that is shown. scaled: whether the figures of the rows and `warp_time` are
     scaled up from it to all CTAs; launches, ctas and warps are those recorded. uncovered: the share of
-    `warp_time` that is in no op's span nor a named scope's; advice: what would show more, "" where most is
+    `warp_time` that is in no op's span nor a named scope's; advice: what would show more, "" if most is
     covered.
     """
 

@@ -1,4 +1,4 @@
-"""The scope tree: what runs inside what, in program order, with source lines."""
+"""The scope tree: nested scopes in program order, with source lines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -55,12 +55,12 @@ class LineScope:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the text. share: of the time, by the witness of the view, None where it says nothing of the
-    line; inside: of what was called there and inlined. count: of the spans of the scope with most self time,
-    and self_mean: the self time of one of them.
+    """A line of the text. share: of the time, by the witness of the view, None if it has none; inside: of
+    functions called and inlined there. count: spans of the scope with the most self time; self_mean: their
+    mean self time.
 
-    shares: by each witness there is. stalls and waits_for: as `Profile.lines()` has them, of all paths to the
-    line. flights: which copies it waited for, and when these were issued. code: its instructions.
+    shares: by each witness. stalls and waits_for: as in `Profile.lines()`, of all paths to the line. flights:
+    the copies it waited for, and when these were issued. code: its instructions.
     """
 
     file: str
@@ -82,7 +82,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Call:
-    """A function that was inlined at a line: its lines that took time there, and those of what it called."""
+    """A function that was inlined at a line: its lines that took time there, and the functions it called."""
 
     function: str
     share: float | None
@@ -91,7 +91,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Block:
-    """A function's text; function "" is what has no text: its lines alone."""
+    """A function's text; function "" has only lines, without text."""
 
     function: str
     file: str
@@ -103,7 +103,7 @@ class Block:
 class Annotated:
     """The functions of a kernel's variant, the kernel itself first. witness: what shares are by: "samples"
     or "spans". form: of the code behind the lines, "" if none was asked for. notes: what could not be
-    told; no_code: why there is none of that code, "" where there is some. label and differs: as of its
+    told; no_code: why there is none of that code, "" if there is some. label and differs: as of its
     `Group`.
     """
 

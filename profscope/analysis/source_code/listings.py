@@ -1,4 +1,4 @@
-"""The code behind source lines: TTGIR, PTX and SASS, where a profile has them."""
+"""The code behind source lines: TTGIR, PTX and SASS, if a profile has them."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _LOCATION = re.compile(r"\s*loc\(#?\w*\)\s*$")
 @dataclass(frozen=True)
 class Instruction:
     """One instruction or op. number: its pc, which is shown in hexadecimal, or its line in the text. share:
-    of the binary's samples, None where it was not sampled."""
+    of the binary's samples, None if it was not sampled."""
 
     number: int
     is_pc: bool
@@ -48,7 +48,7 @@ class Listing:
 
 
 def listings(tables: Tables, kernel: str, variant: int, form: str) -> Listing:
-    """What one variant's binary has at each line of the source. form: one of FORMS."""
+    """The code of one variant's binary at each line of the source. form: one of FORMS."""
     if form == "sass":
         return _sass(tables, kernel, variant)
     entry = _entry(tables, kernel, variant)

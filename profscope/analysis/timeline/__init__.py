@@ -1,1 +1,1 @@
-"""Questions about when spans run, and what runs at once: `prof.timeline.overlap()`."""
+"""Questions about the times and overlap of spans: `prof.timeline.overlap()`."""

@@ -1,4 +1,4 @@
-"""Which spans a CTA's time is made of, and how much earlier it would end if one were shorter."""
+"""The spans that determine a CTA's time, and how much earlier it would end if one were shorter."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def critical_path(tables: Tables) -> pd.DataFrame:
     counts as that of the op that started it. Columns: kernel, variant, launch, cta; scope, kind, file, line,
     call_path; cycles on the way; share, their part of the CTA's time, 0 to 1; earlier_pct, by how many
     percent of its time the CTA would end earlier if all that scope does, in every warp, took a quarter less:
-    the CTA is run again with what waits for what, so that another way may become the one that ends last.
-    Missing behind the 8 heaviest rows.
+    the CTA is replayed with its dependences, so that another path may become the last one. Missing behind the
+    8 heaviest rows.
 
     attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """

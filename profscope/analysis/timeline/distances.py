@@ -1,4 +1,4 @@
-"""Whether spans and samples agree on where a kernel's time goes."""
+"""Agreement of spans and samples on the lines that take a kernel's time."""
 
 from typing import Any
 
@@ -43,12 +43,12 @@ def distances(tables: Tables) -> pd.DataFrame:
     many there were; the line where they differ most: file, line, call_path, and difference, the spans' share
     less the samples'; and elsewhere, that difference for all other places.
 
-    Samples are of bare launches, spans of recorded ones: the distance has in it what recording has changed.
-    Time between the spans of ops is the self time of the loop or kernel around them, so it is known of no
-    line. Spans are therefore compared with samples over the lines where an op has a span, and of these over
-    the instructions that such an op is made of, and those that are seen waiting for copies, if an op's span
-    is this wait. A load's span covers the load, and not the conversion of its result. Everything else is
-    grouped as "elsewhere".
+    Samples are of bare launches, spans of recorded ones: the distance includes changes by recording. Time
+    between the spans of ops is the self time of the loop or kernel around them, so it is known of no line.
+    Spans are therefore compared with samples over the lines where an op has a span, and of these over the
+    instructions that such an op is made of, and those that are seen waiting for copies, if an op's span is
+    this wait. A load's span covers the load, and not the conversion of its result. Everything else is grouped
+    as "elsewhere".
 
     Below 200 samples there is no row. attrs["not_measured"]: a list of texts, missing evidence.
     """
@@ -56,7 +56,7 @@ def distances(tables: Tables) -> pd.DataFrame:
 
 
 def compared(known: TimeSources) -> pd.DataFrame:
-    """What `distances` returns, of witnesses that are known."""
+    """The result of `distances`, for given witnesses."""
     if not len(known.samples):
         return answer_frame([], _DTYPES)
     sampled = dict(configurations(known.samples))

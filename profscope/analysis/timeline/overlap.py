@@ -1,4 +1,4 @@
-"""How much of the time copies, tensor cores and the rest run beside each other, in a CTA and on an SM."""
+"""Overlap of copies, tensor cores and the rest, in a CTA and on an SM."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _Bools = NDArray[np.bool_]
 
 
 def overlap(tables: Tables) -> pd.DataFrame:
-    """Two rows per kernel and configuration: what goes on at once in a CTA, and on an SM with all its CTAs.
+    """Two rows per kernel and configuration: concurrent work in a CTA, and on an SM with all its CTAs.
 
     Columns: kernel, variant; of, "cta" or "sm"; count, how many were looked at; cycles, their mean time.
     Then parts of that time, 0 to 1: copies, in which an asynchronous copy is in flight, from its begin until
     a wait for it returned; dots, in which one is under way or some warp is in one; other, in which some warp
     does anything else but wait; copies_and_dots, copies_and_other, dots_and_other, in which both are so; and
     none, in which all warps wait, with nothing in flight. A kernel that overlaps well has copies_and_dots
-    near the smaller of the two. An SM is missing where only some of its CTAs were recorded.
+    near the smaller of the two. An SM is missing if only some of its CTAs were recorded.
 
-    Where copies were waited for and not recorded themselves, as at the default level, what they have a part
-    in is missing: copies, copies_and_dots, copies_and_other and none.
+    If copies were waited for and not recorded themselves, as at the default level, their columns are missing:
+    copies, copies_and_dots, copies_and_other and none.
 
     attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """

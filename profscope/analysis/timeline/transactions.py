@@ -1,4 +1,4 @@
-"""Asynchronous work as one row each: when it was issued, how long it was in flight, what its wait cost."""
+"""Asynchronous work as one row each: issue, time in flight, cost of its wait."""
 
 from __future__ import annotations
 

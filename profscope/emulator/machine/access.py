@@ -104,8 +104,8 @@ def access_cycles(
 
 
 def touch(batch: Batch, site: Site, rows: Array, active: Array | None, ctas: int) -> None:
-    """Mark what is accessed as touched. rows: addresses, as of `access_rows`, of so many CTAs; of one, it
-    stands for all of the batch."""
+    """Mark accessed memory as touched. rows: addresses, as of `access_rows`, of so many CTAs; one CTA stands
+    for all of the batch."""
     assert batch.counts is not None
     numbers = None
     if ctas == len(batch.ctas):
@@ -360,7 +360,7 @@ def atomic(
 
 
 def turns(batch: Batch, full: Array) -> Array | None:
-    """The order in which the threads of `full` take turns, where it is not that of their numbers."""
+    """The order in which the threads of `full` take turns, if it is not that of their numbers."""
     if not batch.grid.is_ordered or (batch.now == batch.now[0, 0]).all():
         return None
     return np.argsort(np.broadcast_to(batch.now, batch.shape)[full], kind="stable")

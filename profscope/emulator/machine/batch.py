@@ -1,4 +1,4 @@
-"""A batch of CTAs: all of their state, and what the functions of instructions ask and do of it.
+"""A batch of CTAs: all of their state, and the interface for the functions of instructions.
 
 Registers are one array each for all threads of the batch (`arrays.py`); a mask says which threads a function
 is called for where they are not all.
@@ -27,8 +27,8 @@ class Grid:
     """`size` counts CTAs; `warps`, `shared_bytes` and `local_bytes` are of one CTA, one CTA, one thread.
 
     `initial` are the registers' values and `parameters` the kernel parameters' bits, arrays of one element.
-    The launch begins in the device's cycle `begin`. What runs `max_blocks` blocks is taken for endless.
-    `counts` makes those of the CTAs that run by a schedule; None if they are not wanted.
+    The launch begins in the device's cycle `begin`. After `max_blocks` blocks it counts as endless. `counts`
+    makes the counts of the CTAs that run by a schedule; None if not wanted.
     """
 
     name: str

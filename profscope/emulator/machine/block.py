@@ -72,7 +72,7 @@ class Schedule:
 
     `times` are the cycles at which clocks are read and brought up to date, by number, each since the last
     time that clocks were brought up to date: as they are, and without the instructions of records.
-    `sync_points` are those of blocks, None where CTAs do not meet. `waits` are those without records.
+    `sync_points` are those of blocks, None if CTAs do not meet. `waits` are those without records.
     """
 
     residents: int

@@ -1,7 +1,7 @@
-"""How often the instructions of a kernel ran, and what their accesses took, in one launch.
+"""Counts of the instructions of a kernel, and costs of their accesses, in one launch.
 
 Instructions of a block are executed together, so a block and each of its predicates are counted, and an
-access by itself. What only serves records is no instruction of the kernel and has no number.
+access by itself. Instructions that only serve records have no number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ class Counted:
 
 @dataclass(eq=False)
 class LaunchCounts:
-    """Of the CTAs of a launch that run by one schedule. warps, threads, divergent: by block; active: threads
-    by predicate. transactions: by instruction, the columns from `sectors` to `local_sectors`, and the cycles
-    that warps wait beyond the schedule. touched: by all CTAs of the launch."""
+    """Counts of the CTAs of a launch that run by one schedule. warps, threads, divergent: by block; active:
+    threads by predicate. transactions: by instruction, the columns from `sectors` to `local_sectors`, and the
+    cycles that warps wait beyond the schedule. touched: by all CTAs of the launch."""
 
     schedule: Schedule
     touched: Touched
@@ -76,13 +76,12 @@ class LaunchCounts:
     def local(
         self, number: int, rows: Array, active: Array | None, times: int, offset: int, size: int
     ) -> None:
-        """An instruction accesses local memory; rows, active: of `access_rows`, each of which stands for
-        `times` warps."""
+        """An instruction accesses local memory. rows, active: of `access_rows`; each row stands for `times`
+        warps."""
         self.transactions[number, 4] += times * local_sectors(rows, offset, active, size)
 
     def access(self, number: int, space: str, figures: Figures, times: int) -> None:
-        """An instruction takes so many transactions; figures: of rows each of which stands for `times`
-        warps."""
+        """An instruction takes so many transactions. figures: of rows that each stand for `times` warps."""
         own, at = self.transactions[number], 0 if space == "global" else 2
         for column, each in enumerate(figures, at):
             own[column] += times * int(each.sum())
@@ -95,8 +94,8 @@ class LaunchCounts:
 def access_rows(
     where: Array, mask: Array | None, shape: tuple[int, int, int], space: str
 ) -> tuple[Array, Array | None, tuple[int, int]]:
-    """Addresses and mask as (warps, lanes), each row of which stands for one warp or several, and the first
-    two axes, CTAs and warps, of which the rows are."""
+    """Addresses and mask as (warps, lanes); each row stands for one warp or several. Also the first two axes
+    of the rows, CTAs and warps."""
     lanes = where.shape[2] if space == "global" or where.shape[2] > 1 else LANES
     both = (*where.shape[:2], lanes) if mask is None else _joined(where.shape, mask.shape, lanes)
     return _rows(where, both), None if mask is None else _rows(mask, both), both[:2]

@@ -1,4 +1,4 @@
-"""The threads' way: a batch of CTAs whose warps run the same basic block at the same time wherever they can.
+"""Execution of threads: the warps of a batch of CTAs run the same basic block together whenever they can.
 
 Each thread is at some block. The lowest block any thread is at runs next, for all threads that are at it; a
 mask says which when they are not all. Blocks are ordered so that threads which parted meet again (`flow.py`).
@@ -93,7 +93,7 @@ def arrive(where: dict[int, Array | None], number: int, mask: Array | None) -> N
 
 
 def branch(batch: Batch, number: int, condition: Array, mask: Array | None) -> None:
-    """Threads of `mask` at block `number` go on where it says for a condition that is true, or is not."""
+    """Threads of `mask` at block `number` go on at its block for a true or false condition."""
     taken, otherwise = batch.grid.blocks[number].taken, batch.grid.blocks[number].next
     if mask is None:
         yes, no = condition, ~condition

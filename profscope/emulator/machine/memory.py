@@ -1,8 +1,8 @@
-"""Global memory: this process's own, but only what a launch was given.
+"""Global memory: the process's own, limited to the launch's tensors.
 
 Kernels address host memory directly. Before any access its addresses are checked against the allocations: of
-the pointer argument the address was computed from when that is known, else of all. What was computed from no
-pointer argument, as an address from a table, may also be in memory that the launch was not given.
+the pointer argument that the address was computed from, if known, else of all. An address that was computed
+from no pointer argument, as from a table, may also be in memory that is not an argument of the launch.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -105,7 +105,7 @@ class GlobalMemory:
         """Checked offsets into the views, in bytes, of accesses of `size` bytes at `addresses` + `offset`.
 
         `pointers` are the parameters that the addresses were computed from. The views may change. Raises
-        MemoryViolationError, whose message says what is wrong with the first bad address.
+        MemoryViolationError with the error of the first bad address.
         """
         relative = addresses - np.int64(self.base - offset)
         low, high = int(relative.min()), int(relative.max()) + size

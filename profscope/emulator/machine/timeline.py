@@ -1,9 +1,8 @@
 """CTAs in the order of their clocks, for kernels in which they wait for each other or take turns.
 
-Every batch of CTAs runs on by itself up to where it meets others (`translation/flow.py`). Of all
-that are there, the one whose clock is first goes on; a CTA whose turn to start has come before that starts
-first. So what a CTA sees there is what others have done until then, and a CTA that takes long gets its turn
-less often.
+Every batch of CTAs runs by itself up to a sync point with others (`translation/flow.py`). Of the batches
+there the one with the earliest clock goes on, after CTAs that start before that clock. So a CTA sees the work
+that others have done until then, and a slow CTA gets its turn less often.
 """
 
 import heapq
@@ -81,7 +80,7 @@ class Timeline:
         return int(self.placement.free[self.is_free, 0].min()) + CTA_LAUNCH_CYCLES
 
     def keep(self, batch: Batch) -> None:
-        """Put a batch where its clock says, and free the slots of its CTAs that have ended."""
+        """Insert a batch by its clock, and free the slots of its CTAs that have ended."""
         alive = np.zeros(len(batch.ctas), np.bool_)
         for mask in (*batch.at.values(), *batch.waiting.values()):
             alive |= True if mask is None else mask.any(axis=(1, 2))
@@ -166,7 +165,7 @@ class Timeline:
         return batch if len(company) == 1 else Batch.of(company)
 
     def meet(self, batch: Batch, number: int, sync_point: SyncPoint) -> Batch:
-        """Run the sync point at block `number` for warps that nobody can come before; those of its CTAs."""
+        """Run the sync point at block `number` for warps that no other warp can precede."""
         clocks = self.sync_clocks(batch, number)
         limit = min(self.next_clock(), self.next_start(), int(clocks.min()) + sync_point.apart - 1)
         idle = clocks == NEVER

@@ -1,5 +1,4 @@
-"""How many sectors and wavefronts the warps of an access take, by its addresses; and which sectors a launch
-has touched.
+"""Sectors and wavefronts of the warps of an access, by its addresses; and the sectors that a launch touched.
 
 Global memory: the distinct 32-byte sectors of a warp's active lanes. Shared memory: 32 banks of 4 bytes give
 one word each in a wavefront, so a warp takes one for each of the different words that its lanes want of the
@@ -44,8 +43,8 @@ _LARGE = 1 << 13  # bytes of addresses that are not kept
 
 
 def sectors(addresses: Array, offset: int, active: Array | None, size: int) -> Figures:
-    """Of accesses of `size` bytes at `addresses` + `offset`, multiples of `size`. addresses: (warps, lanes);
-    active: likewise, None for all."""
+    """Sectors of accesses of `size` bytes at `addresses` + `offset`, multiples of `size`. addresses: (warps,
+    lanes); active: likewise, None for all."""
     return _sectors(addresses + offset, active, size)
 
 
@@ -127,7 +126,7 @@ NONE = Distinct()
 
 
 class Touched:
-    """Of one launch's memory the sectors that were loaded, and those that were stored."""
+    """The sectors of one launch's memory that were loaded, and those that were stored."""
 
     def __init__(self, memory: GlobalMemory) -> None:
         self._memory = memory

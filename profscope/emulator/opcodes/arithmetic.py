@@ -203,8 +203,8 @@ def mad(form: Form) -> Meaning:
 def fma(form: Form) -> Meaning:
     """d = a * b + c with one rounding
 
-    Types narrower than float32 are computed in float64 and rounded again, which is the same but for sums of
-    numbers of very different size.
+    Types narrower than float32 are computed in float64 and rounded again; only sums of numbers of very
+    different size differ.
     """
     kind = form.kind
     narrow = DTYPES[kind]

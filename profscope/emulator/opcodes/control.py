@@ -1,4 +1,4 @@
-"""Control flow, and what kernels say: device_print and failed assertions.
+"""Control flow, device_print and failed assertions.
 
 The translator makes the ends of basic blocks of branches and barriers; most have no function on arrays.
 """

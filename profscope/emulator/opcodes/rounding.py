@@ -1,8 +1,8 @@
-"""Rounding down, up and toward zero: the nearest value, corrected where it lies on the wrong side.
+"""Rounding down, up and toward zero: the nearest value, corrected if it lies on the wrong side.
 
-An exact result is held as a pair of float64, the rounded value and what is left. The pairs come from the
-error-free transformations of Knuth (sum) and Dekker (product); of a quotient and a root, the rest is found
-from the residual.
+An exact result is a pair of float64, the rounded value and the rest. The pairs come from the error-free
+transformations of Knuth (sum) and Dekker (product); of a quotient and a root, the rest is found from the
+residual.
 """
 
 from collections.abc import Callable
@@ -93,7 +93,7 @@ PAIRS: dict[str, Callable[..., Pair]] = {
 def round_pair(exact: Array, rest: Array, dtype: DType, direction: str) -> Array:
     """The value `exact` + `rest` in `dtype`, rounded down (rm), up (rp) or toward zero (rz).
 
-    Where `exact` is infinite, a `rest` of the other sign says that the true value is not: it overflowed.
+    If `exact` is infinite and `rest` has the other sign, the true value is finite: it overflowed.
     """
     near = exact.astype(dtype)
     beyond = np.where(np.isinf(exact), rest, (exact - near) + rest)

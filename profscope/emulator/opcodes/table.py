@@ -1,4 +1,4 @@
-"""The opcode table: what each PTX instruction means, as a function on numpy arrays.
+"""The opcode table: the meaning of each PTX instruction as a function on numpy arrays.
 
 An entry is a function under `@op(...)`. It gets a `Form` (one instruction as written) and returns a
 `Meaning`: a function on arrays, the operands it reads and writes, and the kind of each. It runs once when a

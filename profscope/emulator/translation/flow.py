@@ -28,7 +28,7 @@ __all__ = ["build", "sync_points"]
 
 
 def build(module: Module, name: str) -> Graph:
-    """The control flow graph of the kernel `name`. Raises EmulatorError for what the opcode table lacks."""
+    """The control flow graph of the kernel `name`. Raises EmulatorError for unknown opcodes."""
     entry = module.functions[name]
     flat = Inliner(module)
     flat.inline(entry, "", [], [], "", ())

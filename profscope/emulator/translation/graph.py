@@ -17,8 +17,8 @@ class Block:
     is where it goes when it is true; `targets` are where a switch goes. All are positions in `Graph.blocks`.
     `end_instruction` is the branch or barrier itself, if there is one.
 
-    A block that `meets` begins with an access that CTAs meet at (`sync_points`). One that `continues` was
-    cut from its only predecessor there; what is on its way to registers is on its way across the cut.
+    A block that `meets` begins with an access that CTAs meet at (`sync_points`). One that `continues` was cut
+    from its only predecessor there; pending results of registers stay pending across the cut.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
@@ -107,7 +107,7 @@ def reached(names: Iterable[str], steps: Collection[tuple[list[str], list[str]]]
 
 
 def find_live(blocks: list[Block]) -> None:
-    """Fill in what is live where each block begins and ends."""
+    """Fill in the live registers at the begin and end of each block."""
     uses: list[set[str]] = []
     defs: list[set[str]] = []
     for block in blocks:

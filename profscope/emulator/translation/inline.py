@@ -228,7 +228,7 @@ def is_load_through_address(instruction: Instruction) -> bool:
 def load_by_address(
     instruction: Instruction, addresses: Mapping[str, int], kind: str, new: Callable[[str], Register]
 ) -> Iterator[Instruction]:
-    """What a load through a register becomes.
+    """The code of a load through a register.
 
     `kind` is the PTX type of its result; `new` declares a register of a type.
     Raises EmulatorError for a load from within a parameter, which Triton's kernels do not have.

@@ -1,14 +1,14 @@
 """The timing of a block, step by step, and the order in which its instructions are issued.
 
-PTX is not what a GPU runs: the assembler issues loads early, and fills waits with what does not depend on
-them. So does this, by list scheduling. Of the instructions whose operands are there, loads go first, while
-there are registers for their data, then what loads need, then the others, each in the order of the PTX.
-Operands come before an instruction. Accesses to one memory, of which one writes, keep their order, and so do
-tensor cores, exchanges between lanes and loads of shared memory among each other. Nothing passes a fence, or
-a clock that the kernel itself reads.
+A GPU does not run PTX: the assembler issues loads early, and fills waits with independent instructions. So
+does this, by list scheduling. Among instructions with ready operands, loads go first, while there are
+registers for their data, then the inputs of loads, then the others, each in the order of the PTX. Operands
+come before an instruction. Accesses to one memory keep their order if one writes, and so do tensor cores,
+exchanges between lanes and loads of shared memory among each other. Nothing passes a fence, or a clock that
+the kernel itself reads.
 
-What only serves records has no say in this: a recorded kernel is issued in the order of the bare one. Clocks
-of records keep their order and stand where they stood: an access that goes early goes before the clock.
+Instructions that only serve records do not count: a recorded kernel is issued in the order of the bare one.
+Clocks of records keep their order and place: an access that goes early goes before the clock.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def in_order(
 ) -> list[Issue | Tick]:
     """The steps of a block in the order in which they are issued.
 
-    needed_after: registers that are read behind them. budget: registers of a thread. Where records wait for
-    the kernel's data (`measure="latency"`), the order is that of the PTX.
+    needed_after: registers that are read behind them. budget: registers of a thread. If records wait for the
+    kernel's data (`measure="latency"`), the order is that of the PTX.
     """
     if any(isinstance(step, Issue) and step.number < 0 and step.is_fence for step in steps):
         return list(steps)

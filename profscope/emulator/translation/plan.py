@@ -62,9 +62,9 @@ STORE = {"bf16": store_bf16, "f16x2": store_pair, "bf16x2": store_bf16_pair}
 
 
 def converter(have: str, want: str) -> Callable[[Array], Array] | None:
-    """The function from one kind to another of the same register; None if nothing is to be done.
+    """The function from one kind to another of the same register; None if not needed.
 
-    A narrower kind takes the low bits; a wider one extends by the sign of what is there.
+    A narrower kind takes the low bits; a wider one extends the sign.
     """
     if have == want:
         return None

@@ -1,4 +1,4 @@
-"""When the instructions of a block are issued, and why not earlier, for a number of warps on an SM.
+"""Issue times of the instructions of a block, and the reasons to wait, for a number of warps on an SM.
 
 A `BlockWriter` leaves the steps of its block; `schedule` goes through them with the rules of `costs.py`, once
 as they are and once without those that only serve records: what a recorded kernel takes, and what it would

@@ -319,7 +319,7 @@ class BlockWriter:
 
     @property
     def block_steps(self) -> BlockSteps:
-        """What `schedule` asks of a block that is written."""
+        """The steps of a written block, for `schedule`."""
         first = self.block.instructions[0].predicate if self.block.meets else None
         predicate = first and (self.plan.slots[first[0].name], first[1])
         end = self.steps[self.end :]
