@@ -15,6 +15,7 @@ EXTRAS: Final = {
     "plot": ("matplotlib",),
     "completion": ("shtab",),
     "mcp": ("mcp",),
+    "remote": ("upath",),
 }
 """By extra of the distribution (see pyproject.toml), the modules that a user needs of it."""
 

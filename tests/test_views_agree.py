@@ -13,8 +13,8 @@ import pytest
 
 from profscope.analysis.spans.rows import ended
 from profscope.profiles import Profile, diff, load
-from profscope.traces.merging import merged
-from profscope.traces.rank_stack import Part
+from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.stack import Part
 from tests.support.all_views import Views, by_line, margins, of_group, warps_of
 from tests.support.captured import captured
 from tests.support.sessions import CASES, session

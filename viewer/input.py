@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from profscope.profiles import Profile
 from profscope.threads import daemon
 from profscope.traces.loading import load_part
+from profscope.traces.places import place
 from profscope.traces.selecting import selected
 from profscope.traces.trace_filter import TraceFilter
 
@@ -32,7 +32,7 @@ class Trace:
 def read(argument: str, only: TraceFilter | None = None) -> Trace:
     """The trace at a path. only: as for `load_part`. Raises TraceError."""
     keep_freed_memory()
-    path = Path(argument)
+    path = place(argument)
     part = load_part(argument, only or TraceFilter())
     spans = len(part.tables.df) + part.left_out
     return Trace(Profile.of(part.tables), path.name or argument, path.stat().st_mtime, spans)

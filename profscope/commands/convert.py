@@ -67,8 +67,8 @@ def _convert(words: Sequence[str]) -> int:
 def _merge(words: Sequence[str]) -> int:
     given = make_parser("merge").parse_args(words)
     _check(given, given.traces)
-    from profscope.traces.merging import merged
-    from profscope.traces.rank_stack import Part
+    from profscope.traces.jobs.merging import merged
+    from profscope.traces.jobs.stack import Part
     from profscope.traces.saving import save
     from profscope.viewer.input import read
 

@@ -17,14 +17,15 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from profscope.around.job import JOB, rank, ranks
-from profscope.commands.output import FORMATS, Output, claim, free_for_ranks
+from profscope.commands.output import FORMATS, Output, claim, free_for_ranks, with_rank
 from profscope.commands.program import OwnImports, Program, parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.run_variables import run_defaults
 from profscope.compat.patches import after_import
 from profscope.errors import OptionError, SessionError, run_command
 from profscope.options import Options
-from profscope.traces.formats import DEFAULT
+from profscope.traces.formats import DEFAULT, rank_folders
+from profscope.traces.own_files import check_replaceable
 from profscope.viewer.flags import flag_of, in_flags
 
 __all__ = [
@@ -87,7 +88,7 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
         raise OptionError(f"--open: {chosen.name} starts several processes; profscope view --open shows them")
     if chosen.is_launcher:
         output = os.path.abspath(given.output or free_for_ranks())
-        starts.append(lambda: _run_ranks(chosen, [*given.flags, "-o", output]))
+        starts.append(lambda: _run_ranks(chosen, [*given.flags, "-o", output], output))
         return 0
     emulated = checked.backend == "emulator" or (checked.backend == "auto" and not _has_gpu_driver())
     if emulated and "evidence" not in options:
@@ -152,10 +153,30 @@ def _said_by(number: int | None, *, quiet: bool, opens: bool) -> Callable[[Any, 
     return report
 
 
-def _run_ranks(chosen: Program, flags: list[str]) -> None:
+def _run_ranks(chosen: Program, flags: list[str], output: str) -> None:
     os.environ.setdefault(JOB, secrets.token_hex(8))
-    with ranks_recorded(flags):
-        chosen.run(OwnImports())
+    folder = with_rank(output, 0).parents[1]
+    try:
+        with ranks_recorded(flags):
+            chosen.run(OwnImports())
+    finally:
+        if rank_folders(folder):
+            _list_ranks(folder)
+
+
+def _list_ranks(folder: Path) -> None:
+    """Write which part each rank has, anew."""
+    from profscope.traces.importers.ranks import job_folder
+    from profscope.traces.jobs.manifest import NAME, write_manifest
+
+    path = folder / NAME
+    try:
+        check_replaceable(path, f"cannot write '{path}'")
+        path.unlink(missing_ok=True)
+        job = job_folder(folder)
+        write_manifest(folder, job.paths, job.spans)
+    except (OptionError, OSError) as error:
+        sys.stderr.write(f"profscope run: the ranks are not listed, but the trace is whole: {error}\n")
 
 
 def _choose_emulator(module: ModuleType) -> None:

@@ -6,6 +6,7 @@ A name proves nothing: a checkpoint may be in `rank=5/`. A trace is profscope's 
     Chrome JSON    the first line that the exporter writes
     Perfetto       a packet with profscope's own field at the start
     Parquet        the key that profscope puts into the footer
+    ranks.json     its schema, at the start
 
 A command replaces these, empty files, and what else profscope writes, by these marks:
 
@@ -48,6 +49,7 @@ def is_own_file(path: Path) -> bool:
         return False
     from profscope.store.chunks import SUFFIX, version_of
     from profscope.traces.chrome.text import FIRST_LINE_START
+    from profscope.traces.jobs.manifest import MANIFEST_START
     from profscope.traces.perfetto.protobuf import data_place
 
     if path.suffix == SUFFIX and path.stat().st_size == 0:
@@ -56,7 +58,7 @@ def is_own_file(path: Path) -> bool:
     begin, end = data_place(head)
     return (
         version_of(head) is not None
-        or head.startswith(FIRST_LINE_START)
+        or head.startswith((FIRST_LINE_START, MANIFEST_START))
         or begin < end
         or _PARQUET_KEY in _parquet_footer(path)
     )

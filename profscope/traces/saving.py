@@ -13,6 +13,7 @@ from profscope.traces.checks import column_problems, misfit
 from profscope.traces.exporters import FORMATS, WHOLE, Piece
 from profscope.traces.formats import GZIP, own_suffix, rank_of
 from profscope.traces.output import PieceFile, whole_file
+from profscope.traces.places import is_remote, place, uploaded
 from profscope.traces.trace_file import one_line
 from profscope.traces.trace_filter import SAMPLES_OF_RANK
 
@@ -27,7 +28,7 @@ def save(tables: Tables, path: str | Path) -> None:
     that cannot be written.
     """
     try:
-        given, path = str(path), Path(path)
+        given, path = str(path), place(path)
     except TypeError:
         raise OptionError(
             f"a trace is saved under a name, such as 'trace.pftrace.gz', not {path!r}"
@@ -53,12 +54,14 @@ def save(tables: Tables, path: str | Path) -> None:
 
 
 def _write(tables: Tables, path: Path, name: str) -> None:
-    if rank_of(path.parent) is not None:  # the ranks of a job make the folder of their parts
+    if rank_of(path.parent) is not None and not is_remote(
+        path
+    ):  # the ranks of a job make the folder of their parts
         for folder in (path.parent.parent, path.parent):
             folder.mkdir(exist_ok=True)
     module, _, function = FORMATS[name].partition(":")
     pieces = getattr(import_module(f"profscope.traces.{module}"), function)
-    with whole_file(path) as file, worker_pool() as pool:
+    with (uploaded if is_remote(path) else whole_file)(path) as file, worker_pool() as pool:
         output = PieceFile(file, is_gzip=path.name.endswith(GZIP))
         for piece in in_order(pool, output.prepare, _with_last(pieces(tables, pool))):
             output.write(piece)

@@ -17,6 +17,7 @@ from profscope.store.file_checks import most_content_bytes
 from profscope.store.free_memory import free_bytes
 from profscope.traces.chrome.text import json_document
 from profscope.traces.output import gzip_end
+from profscope.traces.places import is_remote, place
 from profscope.traces.trace_filter import TraceFilter
 
 if TYPE_CHECKING:
@@ -66,12 +67,16 @@ class TraceFile:
     left_out   how many rows it has left out
     """
 
-    def __init__(self, path: str | Path, *, only: TraceFilter | None = None, with_spans: bool = True) -> None:
-        """Raises TraceError where there is no file and no folder, or none that can be reached."""
-        self.path = Path(path)
+    def __init__(self, path: str | Path, *, only: TraceFilter | None = None) -> None:
+        """path: also an address that fsspec reads, such as s3://bucket/step.
+
+        Raises TraceError if there is no file and no folder, or none that can be reached.
+        """
+        self.path = place(path)
         self.only, self.left_out = only or TraceFilter(), 0
         try:
-            status = os.stat(path)  # as given: as a Path, "" would be the current folder
+            # As given: as a Path, "" would be the current folder.
+            status = self.path.stat() if is_remote(path) else os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             raise TraceError(f"no such file: {self if str(path) else repr(path)}") from None
         except (OSError, ValueError) as error:  # ValueError: a name that no file can have

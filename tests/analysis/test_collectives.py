@@ -14,8 +14,8 @@ from profscope.analysis.program.host_times import HOST_TIME_DTYPES
 from profscope.around.host_tables import with_events, with_host
 from profscope.profiles import Profile, load
 from profscope.schema import Tables
-from profscope.traces.merging import merged
-from profscope.traces.rank_stack import Part
+from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.stack import Part
 from tests.support.around import MAIN, UNIX_NS, kineto, scopes
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.validation import validate

@@ -11,8 +11,8 @@ import pandas as pd
 from bench.corpus.recording import RECORDINGS
 from profscope.profiles import Profile, load
 from profscope.schema import Tables
-from profscope.traces.merging import merged
-from profscope.traces.rank_stack import Part
+from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.stack import Part
 
 __all__ = ["many_kernels"]
 

@@ -12,8 +12,8 @@ import pytest
 import profscope
 from profscope.profiles import Profile
 from profscope.traces.around_tracks import around_tracks
-from profscope.traces.merging import merged
-from profscope.traces.rank_stack import Part
+from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.stack import Part
 from tests.support.around import UNIX_NS, program
 from tests.support.processor import Processor
 

@@ -12,9 +12,9 @@ from profscope.analysis.answers import EVIDENCE_LEFT_OUT
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from profscope.traces import trace_file
+from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.stack import Part
 from profscope.traces.loading import load_part
-from profscope.traces.merging import merged
-from profscope.traces.rank_stack import Part
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.cli import main
 from tests.support.profiles import profile_metadata, regular_profile

@@ -20,9 +20,9 @@ from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.store.file_checks import misshapen
-from profscope.traces.merging import merged
-from profscope.traces.merging_metadata import merged_notes
-from profscope.traces.rank_stack import Part
+from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.merging_metadata import merged_notes
+from profscope.traces.jobs.stack import Part
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.validation import validate
 

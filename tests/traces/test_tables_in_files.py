@@ -23,8 +23,8 @@ from profscope.store.chunks import SpoolWriter
 from profscope.store.spool import Spooler
 from profscope.threads import worker_pool
 from profscope.traces.html.document import document
-from profscope.traces.merging import merged
-from profscope.traces.rank_stack import Part
+from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.stack import Part
 from profscope.traces.selecting import selected
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.header import render_top

@@ -20,8 +20,8 @@ from rich.cells import cell_len
 
 from profscope.analysis.breakdown import breakdown
 from profscope.profiles import Profile, load
-from profscope.traces.merging import merged
-from profscope.traces.rank_stack import Part
+from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.stack import Part
 from profscope.viewer.cli import main
 from profscope.viewer.header import render_foot, render_header, render_top
 from profscope.viewer.input import imported_beside

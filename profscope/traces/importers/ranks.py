@@ -4,7 +4,6 @@ A part is what a rank has written, or, where it was killed, what it had recorded
 of another run is named in the notes; the rest is read.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +14,22 @@ from profscope.installed import missing
 from profscope.schema import Tables
 from profscope.store.chunks import SUFFIX
 from profscope.traces.formats import PARTIAL, rank_folders
+from profscope.traces.jobs.folder import JobFolder, of_one_run
+from profscope.traces.jobs.manifest import MANIFEST_START, StatedPart, read_manifest
+from profscope.traces.jobs.manifest import NAME as MANIFEST
+from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.stack import Part
 from profscope.traces.loading import load_part
-from profscope.traces.merging import merged
-from profscope.traces.rank_runs import of_one_run
-from profscope.traces.rank_stack import Part
+from profscope.traces.places import is_remote
 from profscope.traces.trace_file import TraceFile
 
-__all__ = ["read", "recognises"]
+__all__ = ["job_folder", "read", "recognises"]
 
 
 def recognises(file: TraceFile) -> bool:
-    return file.is_folder and bool(rank_folders(file.path))
+    if file.is_folder:
+        return bool(rank_folders(file.path)) or (file.path / MANIFEST).exists()
+    return file.head.startswith(MANIFEST_START)
 
 
 MOST_SPANS: Final = 16_000_000
@@ -34,71 +38,80 @@ MOST_SPANS: Final = 16_000_000
 
 def read(file: TraceFile) -> Tables:
     """Raises TraceError where none of the parts can be read."""
-    paths, notes = _paths(file)
-    if file.only.rank is not None and file.only.rank in paths:
-        return _one_rank(file, paths, file.only.rank)
-    spans = _known_spans(paths)
-    if spans > MOST_SPANS:
-        from profscope.traces.large_jobs import read_large_job
+    job = job_folder(file.path if file.is_folder else file.path.parent)
+    if file.only.rank is not None and file.only.rank in job.paths:
+        return _one_rank(file, job, file.only.rank)
+    if sum(job.spans.values()) > MOST_SPANS:
+        from profscope.traces.jobs.large import read_large_job
 
-        return read_large_job(file, paths, notes, spans)
+        return read_large_job(file, job)
+    notes = [*job.notes]
     parts: list[Part] = []
     # Launches and variants have other numbers in the whole than in a part.
     only = replace(file.only, rank=None, launch=None, variant=None)
-    for rank, path in paths.items():
+    for rank, path in job.paths.items():
         try:
             loaded = load_part(path, only)
         except TraceError as error:
             notes.append(f"rank {rank} is missing: {error}")
             continue
         file.left_out += loaded.left_out
-        parts.append(Part(loaded.tables, str(path.relative_to(file.path)), rank))
+        parts.append(Part(loaded.tables, str(path.relative_to(job.folder)), rank))
         if path.name.endswith(PARTIAL):
             notes.append(f"rank {rank} did not come to its end: what it had recorded by then is here")
-    kept, notes = of_one_run(file, parts, notes)
+    kept, notes = of_one_run(job, parts, notes)
     return merged(kept, notes, samples_of=file.only.rank)
 
 
-def _one_rank(file: TraceFile, paths: Mapping[int, Path], rank: int) -> Tables:
+def _one_rank(file: TraceFile, job: JobFolder, rank: int) -> Tables:
     """Launches and variants have the numbers of the rank's own part; times are of rank 0's host."""
     only = replace(file.only, rank=None)
-    loaded = load_part(paths[rank], only)
+    loaded = load_part(job.paths[rank], only)
     file.left_out = loaded.left_out
-    parts = [Part(loaded.tables, str(paths[rank].relative_to(file.path)), rank)]
-    if rank and 0 in paths:
+    parts = [Part(loaded.tables, str(job.paths[rank].relative_to(job.folder)), rank)]
+    if rank and 0 in job.paths:
         with suppress(TraceError):  # then the times are the rank's own, and a note says so
-            first = load_part(paths[0], replace(only, launch=0)).tables
+            first = load_part(job.paths[0], replace(only, launch=0)).tables
             parts.append(Part(Tables(metadata=first.metadata), "", 0))
     merged_parts = merged(parts, samples_of=rank)
     ranks = [each for each in merged_parts.metadata["ranks"] if each["rank"] == rank]
     return replace(merged_parts, metadata=merged_parts.metadata | {"ranks": ranks})
 
 
-def _paths(file: TraceFile) -> tuple[dict[int, Path], list[str]]:
-    """The part of each rank, and notes of ranks that have none."""
+def job_folder(folder: Path) -> JobFolder:
+    """What is in a folder, by its manifest and by what is there."""
     paths: dict[int, Path] = {}
+    spans: dict[int, int] = {}
     notes: list[str] = []
-    for rank, folder in sorted(rank_folders(file.path).items()):
-        try:
-            path = _part(folder)
-        except TraceError as error:
-            notes.append(f"rank {rank} is missing: {error}")
-            continue
+    stated: dict[int, StatedPart] = {}
+    try:
+        stated = read_manifest(folder)
+    except TraceError as error:
+        notes.append(f"the folders of ranks were looked through: {error}")
+    folders = rank_folders(folder)
+    for rank in sorted({*stated, *folders}):
+        path, count = stated.get(rank, (None, None))
+        if path is None or (rank in folders and not is_remote(folder) and not path.exists()):
+            try:
+                path, count = _part(folders[rank]), None
+            except TraceError as error:
+                notes.append(f"rank {rank} is missing: {error}")
+                continue
         if path is None:
             notes.append(f"rank {rank} is missing: it has written nothing")
-        else:
-            paths[rank] = path
-    return paths, notes
+            continue
+        paths[rank] = path
+        spans[rank] = _known_spans(path) if count is None else count
+    return JobFolder(folder, paths, spans, frozenset((*stated, *folders)), notes)
 
 
-def _known_spans(paths: Mapping[int, Path]) -> int:
-    """How many spans those have that can be read without them."""
-    known = [path for path in paths.values() if path.suffix == ".parquet" and path.is_file()]
-    if not known or missing("parquet"):
+def _known_spans(path: Path) -> int:
+    """How many spans a part has that can be read without them; 0 of any other."""
+    if path.suffix != ".parquet" or not path.is_file() or missing("parquet"):
         return 0
-    from profscope.traces.rank_heads import span_count
+    from profscope.traces.jobs.heads import span_count
 
-    return sum(map(span_count, known))
+    return span_count(path)
 
 
 def _part(folder: Path) -> Path | None:

@@ -12,8 +12,8 @@ import pytest
 
 from profscope.profiles import Profile, load
 from profscope.traces.html.figures import duration_text
-from profscope.traces.merging import merged
-from profscope.traces.rank_stack import Part
+from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.stack import Part
 from tests.support.all_views import Views
 from tests.support.around import program
 from tests.support.browser import NEEDED, opened, why_no_browser, window

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
@@ -12,25 +11,23 @@ from numpy.typing import NDArray
 
 from profscope.errors import TraceError
 from profscope.schema import Tables
+from profscope.traces.jobs.folder import JobFolder, of_one_run
+from profscope.traces.jobs.heads import Head, read_heads, stack_of
+from profscope.traces.jobs.merging import launch_offsets, merged_stack
 from profscope.traces.loading import load_part
-from profscope.traces.merging import launch_offsets, merged_stack
-from profscope.traces.rank_heads import Head, read_heads, stack_of
-from profscope.traces.rank_runs import of_one_run
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["read_large_job"]
 
 
-def read_large_job(file: TraceFile, paths: Mapping[int, Path], notes: Sequence[str], spans: int) -> Tables:
+def read_large_job(file: TraceFile, job: JobFolder) -> Tables:
     """The spans are those of the launch that is asked for, else of the rank whose launches took longest.
-
-    paths: by rank; spans: how many all have.
 
     Raises TraceError where none of the parts can be read.
     """
     only = file.only
-    heads, unread = read_heads(file.path, paths)
-    heads, said = of_one_run(file, heads, [*notes, *unread])
+    heads, unread = read_heads(job.folder, job.paths)
+    heads, said = of_one_run(job, heads, [*job.notes, *unread])
     first = stack_of(heads, -1, Tables())
     offsets = launch_offsets(first)
     shown = _slowest(heads)
@@ -38,7 +35,8 @@ def read_large_job(file: TraceFile, paths: Mapping[int, Path], notes: Sequence[s
         shown = _with_launch(first.column("launches", "launch"), offsets, only.launch)
     rank = heads[shown].rank
     launch = None if only.launch is None else only.launch - offsets[shown]
-    loaded = load_part(paths[rank], replace(only, launch=launch, variant=None))
+    loaded = load_part(job.paths[rank], replace(only, launch=launch, variant=None))
+    spans = sum(job.spans.values())
     file.left_out = spans - len(loaded.tables.df)
     said.append(
         f"the {spans:,} spans of all ranks are summed, not held in memory: span tables, findings and the "

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.schema import events_frame, host_frame
-from profscope.traces.rank_stack import Stack, moved_rows
+from profscope.traces.jobs.stack import Stack, moved_rows
 
 __all__ = ["Aligned", "OnRank0", "aligned", "around_together"]
 

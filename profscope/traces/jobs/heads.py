@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from profscope.errors import TraceError
 from profscope.schema import Tables, spans_frame
 from profscope.store.file_checks import misshapen
+from profscope.traces.jobs.stack import STACKED, Stack
 from profscope.traces.parquet_tables import arrow_tables, frame_of, has_sums, stated
-from profscope.traces.rank_stack import STACKED, Stack
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["Head", "read_heads", "span_count", "stack_of"]

@@ -28,9 +28,9 @@ from profscope.schema import (
     spans_frame,
     sums_frame,
 )
-from profscope.traces.merging_metadata import merged_kernels, merged_measured, merged_notes
-from profscope.traces.rank_stack import Part, Stack, moved_rows, stacked
-from profscope.traces.rank_times import Aligned, aligned, around_together
+from profscope.traces.jobs.merging_metadata import merged_kernels, merged_measured, merged_notes
+from profscope.traces.jobs.stack import Part, Stack, moved_rows, stacked
+from profscope.traces.jobs.times import Aligned, aligned, around_together
 from profscope.traces.trace_filter import SAMPLES_OF_RANK
 
 __all__ = ["launch_offsets", "merged", "merged_stack"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from profscope.errors import TraceError
-from profscope.traces.formats import rank_folders
-from profscope.traces.trace_file import TraceFile
+from profscope.traces.trace_file import one_line
 
-__all__ = ["of_one_run"]
+__all__ = ["JobFolder", "of_one_run"]
 
 
 class _Part(Protocol):
@@ -24,26 +25,41 @@ class _Part(Protocol):
 P = TypeVar("P", bound=_Part)
 
 
-def of_one_run(file: TraceFile, parts: Sequence[P], notes: Sequence[str]) -> tuple[list[P], list[str]]:
+@dataclass(frozen=True)
+class JobFolder:
+    """What is in a job's folder.
+
+    paths: by rank, its part. spans: by rank, how many spans can be left out. named: ranks that have a folder,
+    or stand in the manifest. notes: of ranks without a part.
+    """
+
+    folder: Path
+    paths: Mapping[int, Path]
+    spans: Mapping[int, int]
+    named: frozenset[int]
+    notes: Sequence[str]
+
+
+def of_one_run(job: JobFolder, parts: Sequence[P], notes: Sequence[str]) -> tuple[list[P], list[str]]:
     """The parts of the run that began last, with those that may be of it, and notes of the others: of another
     job, of a rank that this run had not, or not there at all.
 
     Raises TraceError if no part is left.
     """
     jobs = [part.metadata.get("job") or {} for part in parts]
-    newest = max(jobs, key=lambda job: job.get("began_unix_ns") or 0, default={})
-    last = {None, "", newest.get("id")} if newest.get("id") else {job.get("id") for job in jobs}
+    newest = max(jobs, key=lambda told: told.get("began_unix_ns") or 0, default={})
+    last = {None, "", newest.get("id")} if newest.get("id") else {told.get("id") for told in jobs}
     size = newest.get("world_size") or max((part.rank + 1 for part in parts), default=0)
     kept: list[P] = []
     said = [*notes]
-    for part, job in zip(parts, jobs, strict=True):
-        if job.get("id") in last and part.rank < size:
+    for part, told in zip(parts, jobs, strict=True):
+        if told.get("id") in last and part.rank < size:
             kept.append(part)
         else:
             said.append(f"{part.name} is left out: it is of another run, which began before")
     if not kept:
-        raise TraceError(f"{file} has no part that can be read: {'; '.join(said)}")
+        raise TraceError(f"{one_line(job.folder)} has no part that can be read: {'; '.join(said)}")
     ranks = max((part.metadata.get("job") or {}).get("world_size") or 0 for part in kept)
-    absent = sorted(set(range(ranks)) - set(rank_folders(file.path)))
+    absent = sorted(set(range(ranks)) - job.named)
     said += [f"rank {rank} of {ranks} is missing: there is no part of it" for rank in absent]
     return kept, said
