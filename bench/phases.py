@@ -65,14 +65,14 @@ def profiled() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def pools() -> Iterator[list[str]]:
-    """The names of pools that are opened in the body."""
-    opened: list[str] = []
+def pools() -> Iterator[list[ThreadPoolExecutor]]:
+    """Those that are opened in the body."""
+    opened: list[ThreadPoolExecutor] = []
     begin = ThreadPoolExecutor.__init__
 
-    def counted(pool: ThreadPoolExecutor, threads: int, name: str) -> None:
-        opened.append(name)
-        begin(pool, threads, name)
+    def counted(pool: ThreadPoolExecutor, *args: Any, **options: Any) -> None:
+        opened.append(pool)
+        begin(pool, *args, **options)
 
     with mock.patch.object(ThreadPoolExecutor, "__init__", counted):
         yield opened

@@ -23,7 +23,13 @@ def asked(spans_m: float, profiled: Profiled) -> Mapping[str, list[float]]:
     """Each question to one profile, in turn."""
     import torch
 
-    clock, profile = Clock(), (_recorded if torch.cuda.is_available() else _repeated)(spans_m)
+    clock = Clock()
+    if torch.cuda.is_available():
+        session = _recorded(spans_m)
+        with clock("decoding"), profiled():
+            profile = session.profile
+    else:
+        profile = _repeated(spans_m)
     print(profile)
     questions = {name: getattr(profile, name) for name in ("findings", "breakdown", "lines", "report")}
     with tempfile.TemporaryDirectory() as folder:
@@ -45,7 +51,7 @@ def _recorded(spans_m: float) -> Any:
     with profscope.session(evidence=True) as prof:
         for _ in range(max(1, round(spans_m)) + 6):  # as many are observed, unrecorded
             workload.launch(inputs)
-    return prof.profile
+    return prof
 
 
 def _repeated(spans_m: float) -> Any:
