@@ -35,7 +35,7 @@ _MANY: Final = "many spans"
 _MODULES: Final = ("findings", "verdict", "rules.diagnose", "rules.kernel")  # that `findings()` imports
 _PARTS: Final = {
     "decoding": "profscope.decoding.assemble.assemble",
-    "reading evidence": "profscope.dispatch.observing.evidence",
+    "reading evidence": "profscope.evidence.tables.evidence",
     "disassembly": "profscope.binaries.rows.disassembled",
     "places": "profscope.binaries.rows._places",
     "verdict": "profscope.analysis.verdict.verdict",
