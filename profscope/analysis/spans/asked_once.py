@@ -25,9 +25,8 @@ def asked_once(question: Callable[[Tables], T]) -> Callable[[Tables], T]:
 
     @wraps(question)
     def asked(tables: Tables) -> T:
-        known: dict[Any, _Answer] = vars(tables).setdefault(
-            ANSWERS, {}
-        )  # in one step, whatever other threads do
+        # Each in one step, whatever other threads do.
+        known: dict[Any, _Answer] = vars(tables).setdefault(ANSWERS, {})
         answer = known.setdefault(question, _Answer())
         with answer.lock:
             if not answer.value:
