@@ -184,7 +184,9 @@ class Profile(Tables, Questions):
     def tables(self) -> Tables:
         """The tables, without columns that are computed from them."""
         others = (each.name for each in fields(Tables) if each.name != "df")
-        return Tables(df=self._spans, **{name: getattr(self, name) for name in others})
+        tables = Tables(df=self._spans, **{name: getattr(self, name) for name in others})
+        kept: Tables = vars(self).setdefault("_tables", tables)  # the same ones each time, with their answers
+        return kept
 
     @staticmethod
     def of(tables: Tables) -> Profile:

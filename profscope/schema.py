@@ -53,15 +53,20 @@ are -1, on a GPU `thread` is. Times of these two tables, and of no other, are of
 (`time.time_ns()`). `host` of a launch is the row of the scope it was launched in, -1 for none.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd  # imported where tables are made: a session opens in half the time without
 
 __all__ = [
+    "ANSWERS",
     "CALL_ARROW",
     "CORRECTED_DTYPES",
     "COUNTER_DTYPES",
@@ -327,6 +332,8 @@ def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """
     if columns is None:
         return empty_frame(SPAN_DTYPES)
+    import pandas as pd
+
     rows = len(columns["parent"])
     if "wait" not in columns:
         columns = {**columns, "wait": np.full(rows, -1)}
@@ -392,6 +399,8 @@ def host_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
 
     Raises KeyError for a missing column.
     """
+    import pandas as pd
+
     table = _frame(columns, HOST_DTYPES)
     for name in columns.keys() - HOST_DTYPES.keys() if columns is not None else ():
         table[name] = pd.Series(columns[name], dtype="float64")  # type: ignore[index]
@@ -409,6 +418,8 @@ def events_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
 def _frame(columns: Mapping[str, Any] | None, dtypes: Mapping[str, str]) -> pd.DataFrame:
     if columns is None or not any(len(columns[name]) for name in dtypes):
         return empty_frame(dtypes)
+    import pandas as pd
+
     return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in dtypes.items()})
 
 
@@ -421,6 +432,8 @@ def empty_frame(dtypes: Mapping[str, str]) -> pd.DataFrame:
 def _empty(dtypes: tuple[tuple[str, str], ...]) -> pd.DataFrame:
     """Made once, to be copied: pandas takes its time for each column, and most profiles have some such
     tables."""
+    import pandas as pd
+
     return pd.DataFrame({name: _nothing(dtype) for name, dtype in dtypes})
 
 
@@ -431,12 +444,18 @@ def _nothing(dtype: str) -> Any:
 
 
 def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:
+    import pandas as pd
+
     if dtype == "category":
         # Through str first: an empty or all-text column must have text categories on every pandas.
         if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
             return pd.Series(values, copy=False)
         return pd.Series(values, dtype="str").astype("category")
     return pd.Series(values, dtype=dtype, copy=False)
+
+
+ANSWERS: Final = "_answers"
+"""The attribute of tables with what `analysis.spans.asked_once` keeps of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -468,6 +487,10 @@ class Tables:
     experiments: pd.DataFrame = field(default_factory=lambda: measured_frame("experiments"))
     ctas: pd.DataFrame = field(default_factory=ctas_frame)
     sums: pd.DataFrame = field(default_factory=sums_frame)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, also a pickled one, is without answers."""
+        return {name: value for name, value in vars(self).items() if name != ANSWERS}
 
     @property
     def emulated(self) -> bool:

@@ -6,12 +6,13 @@ The signed-rank interval is four lines of numpy; scipy has the test without the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profscope.analysis.spans.rows import Floats, Ints
+if TYPE_CHECKING:
+    from profscope.analysis.spans.rows import Floats, Ints  # which imports pandas: sessions open without
 
 __all__ = [
     "FEWEST_SAMPLES",

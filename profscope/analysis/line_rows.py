@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.sources import Sources
-from profscope.analysis.summary import summary
+from profscope.analysis.spans.asked_once import asked_once
+from profscope.analysis.summary import summary_without_percentiles
 from profscope.binaries.blame import CHARGED
 from profscope.instrument_passes.manifest import PATH_SEPARATOR
 from profscope.schema import Tables
@@ -49,7 +50,7 @@ class TimeSources(NamedTuple):
 
     times: of spans, one row per scope: ROW, call_path, kind, scope and self_time, in the tables' unit.
     Asynchronous work takes no time of a warp and has no row. samples: the table of samples, with ROW.
-    summary: of the profile.
+    summary: of the profile, without percentiles.
     """
 
     times: pd.DataFrame
@@ -57,9 +58,10 @@ class TimeSources(NamedTuple):
     summary: pd.DataFrame
 
 
-def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> TimeSources:
-    """Those of a profile. table: its summary, if known."""
-    table = summary(tables) if table is None else table
+@asked_once
+def witnesses(tables: Tables) -> TimeSources:
+    """Those of a profile."""
+    table = summary_without_percentiles(tables)
     return TimeSources(_times(table, tables.unit), placed(tables.samples), table)
 
 

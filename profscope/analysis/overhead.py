@@ -10,6 +10,7 @@ import pandas as pd
 
 from profscope.analysis.answers import answer_frame
 from profscope.analysis.estimates import LAYOUT_NOISE, ratio_of
+from profscope.analysis.spans.asked_once import asked_once
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.ctas import knows_ends
 from profscope.analysis.spans.rows import Floats, ended, not_samples
@@ -107,7 +108,7 @@ def overhead(tables: Tables) -> pd.DataFrame:
     """
     rows: list[dict[str, Any]] = []
     said: list[str] = []
-    roots = _roots(tables.df)
+    roots = _roots(tables)
     launches = tables.launches
     for _, of_group in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = (of_group[name].iloc[0] for name in ("kernel", "variant"))
@@ -202,8 +203,10 @@ def bare_times(tables: Tables, kernel: str, variant: int) -> BareTimes:
     return BareTimes(counted[:1], [], "counters" if counted else "")
 
 
-def _roots(df: pd.DataFrame) -> pd.DataFrame:
+@asked_once
+def _roots(tables: Tables) -> pd.DataFrame:
     """By launch: the warps that have spans, and the cycles of their outermost ones."""
+    df = tables.df
     root = np.flatnonzero((df["depth"] == 0).to_numpy() & (df["kind"] != "async").to_numpy())
     places = np.stack([df[name].to_numpy()[root] for name in ("launch", "cta", "warp")])
     opens = np.ones(len(root), bool)

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.overhead import timed_entry
+from profscope.analysis.spans.asked_once import asked_once
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.analysis.spans.launch_sums import errors_of_sums, figures_of_sums, rows_of_sums
 from profscope.analysis.spans.rows import (
@@ -40,7 +41,7 @@ from profscope.analysis.variants import with_model
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 
-__all__ = ["summary", "summary_of", "with_work", "works"]
+__all__ = ["summary", "summary_of", "summary_without_percentiles", "with_work", "works"]
 
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
@@ -81,6 +82,18 @@ def summary(tables: Tables) -> pd.DataFrame:
     return summary_of(tables, summed_spans(tables))
 
 
+@asked_once
+def summary_without_percentiles(tables: Tables) -> pd.DataFrame:
+    """`summary` with percentiles and maxima missing: to sort single durations takes longer than all the
+    rest."""
+    return summary_of(tables, summed_spans(tables), ordered=False)
+
+
+@asked_once
+def _figures(tables: Tables) -> dict[str, Ints]:
+    return sums_of(summed_spans(tables), scales(tables), tables.unit)
+
+
 def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> pd.DataFrame:
     """`summary` of sums that are made already. ordered: whether to sort single durations, which takes longer
     than all the rest; else percentiles and maxima are missing."""
@@ -107,7 +120,7 @@ def _summed(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
 
 def _of_spans(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
     """The rows of the spans, and _BESIDE."""
-    figures = sums_of(spans, scales(tables), tables.unit)
+    figures = _figures(tables)
     durations = by_row(spans, figures["seen"]) if ordered else {}
     known = {unit: _percentiles(values) for unit, values in durations.items()}
     table = _with_figures(spans.rows, figures, known)

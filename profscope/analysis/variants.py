@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pandas as pd
 
 from profscope.schema import MODEL_DTYPES
+
+if TYPE_CHECKING:
+    import pandas as pd  # imported where columns are made: sessions open without
 
 __all__ = [
     "MODEL", "codes_of", "configuration", "differing", "variant_entry", "with_model", "with_model_of_spans",
@@ -67,6 +69,8 @@ def with_model_of_spans(
     places = by_variant(metadata)
     if not places or df.empty:
         return df
+    import pandas as pd
+
     keys = zip(launches["kernel"], launches["variant"], strict=True)
     at = pd.Index(launches["launch"]).get_indexer(pd.Index(df["launch"]))
     return _added(df, [places.get(key, _UNKNOWN) for key in keys], at)
@@ -76,6 +80,8 @@ def _added(
     table: pd.DataFrame, rows: Iterable[tuple[str, str, int]], at: np.ndarray[Any, Any] | None = None
 ) -> pd.DataFrame:
     """at: of the table's rows which of `rows` is theirs; None: each has its own."""
+    import pandas as pd
+
     columns = {}
     known = list(rows)
     for place, name in enumerate(MODEL):

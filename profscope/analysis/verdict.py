@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.overhead import overhead
+from profscope.analysis.spans.asked_once import asked_once
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.pieces import each_piece, pieces
 from profscope.analysis.spans.rows import Ints, begins_of_runs, grid_scales, not_samples
@@ -216,6 +217,7 @@ def is_open_to_doubt(tables: Tables) -> bool:
     return not tables.emulated and ("bare" in builds or unfinished)
 
 
+@asked_once
 def _short_spans(tables: Tables) -> pd.DataFrame:
     """By launch: the cycles of spans with nothing inside that are near the cost of a record, and of all
     outermost ones. Empty where the cost is not known."""
@@ -247,6 +249,7 @@ def _mean(short: pd.DataFrame, launches: pd.DataFrame) -> float | None:
     return float(own["short"] / own["all"]) if own["all"] else None
 
 
+@asked_once
 def _clock_changes(tables: Tables) -> pd.Series[float]:
     """By launch: how much faster than at its slowest the clock ran, from outermost spans that last long
     enough to tell, the hundredth at either end left out."""

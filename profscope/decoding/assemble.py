@@ -37,7 +37,7 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
 
     A launch whose buffer cannot be decoded is left out, and a note says why.
     """
-    with worker_pool(os.cpu_count()) as pool, worker_pool(os.cpu_count()) as of_blocks:
+    with worker_pool(os.cpu_count()) as pool:
         outcomes = list(pool.map(decoded, groups(launches)))
         damaged = sorted(
             (place, f"launch {raw.index}: {error}") for _, wrong in outcomes for (place, raw), error in wrong
@@ -46,7 +46,7 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
         readings = list(pool.map(Bundle.readings, bundles))
         bases = _time_bases(bundles, readings, (metadata.get("device") or {}).get("clock_khz"))
         bundles = _without_gaps(bundles, len(launches))
-        spans = span_table(list(zip(bundles, bases, strict=True)), pool, of_blocks)
+        spans = span_table(list(zip(bundles, bases, strict=True)), pool)
     times = cta_times(list(zip(bundles, bases, strict=True)), spans)
     start_ns, end_ns = times.of_launches(len(spans.sizes))
     timed = [

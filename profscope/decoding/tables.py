@@ -31,10 +31,9 @@ class SpanTable(NamedTuple):
     sizes: Ints
 
 
-def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_blocks: Executor) -> SpanTable:
+def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor) -> SpanTable:
     """The spans of all launches. Bundles are sorted and filled in side by side, into their own rows, and the
-    blocks of each: so a few large launches, too, use all cores. of_blocks: another pool than `pool`, whose
-    threads wait for it."""
+    blocks of each, in the same pool: so a few large launches, too, use all cores."""
     every = [bundle for bundle, _ in bundles]
     sizes = list(pool.map(_spans_each, every))
     launches = sum(map(len, every))
@@ -79,14 +78,14 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
         if bundle.decoded.layout is not None:
             (place,) = bundle.places
             rows = slice(int(row_base[place]), int(row_base[place + 1]))
-            _fill_laid_out(columns, payloads, rows, known, bundle, base, of_blocks)
+            _fill_laid_out(columns, payloads, rows, known, bundle, base, pool)
             return
         target = _rows(row_base[bundle.places], sizes[index])
         if isinstance(target, slice):
             mine = {name: values[target] for name, values in columns.items()}
         else:
             mine = {name: np.empty(len(target), values.dtype) for name, values in columns.items()}
-        rank = _fill_bundle(mine, known, bundle, base, sizes[index], target, of_blocks)
+        rank = _fill_bundle(mine, known, bundle, base, sizes[index], target, pool)
         if not isinstance(target, slice):
             for name, values in columns.items():
                 values[target] = mine[name]
@@ -181,7 +180,7 @@ def _fill_bundle(
     base: TimeBase,
     sizes: Ints,
     target: Ints | slice,
-    of_blocks: Executor,
+    pool: Executor,
 ) -> Ints:
     """All rows of a bundle, in order of launch, CTA, warp and time. mine: the columns' parts; of_site: what
     sites say; sizes: by launch, its rows; target: where they go in the table.
@@ -200,7 +199,7 @@ def _fill_bundle(
         _fill(here, of_site, decoded, base, block if isinstance(order, slice) else order[block], rank)
 
     begins = range(0, spans, BLOCK_SPANS)
-    for _ in of_blocks.map(fill_block, begins) if len(begins) > 1 else map(fill_block, begins):
+    for _ in pool.map(fill_block, begins) if len(begins) > 1 else map(fill_block, begins):
         pass
     mine["launch"][:] = np.repeat(np.array([raw.index for raw in bundle.raws], np.int32), sizes)
     if decoded.several:
@@ -218,7 +217,7 @@ def _fill_laid_out(
     of_site: Arrays,
     bundle: Bundle,
     base: TimeBase,
-    of_blocks: Executor,
+    pool: Executor,
 ) -> None:
     """All rows of a launch, `target` of the table's columns, in order of CTA, warp and time. of_site: what
     sites say."""
@@ -261,7 +260,7 @@ def _fill_laid_out(
         np.subtract(end_ns, start_ns, out=columns["duration_ns"][rows])
         payloads.fill_laid_out(decoded, part, rows, words)
 
-    for _ in of_blocks.map(fill, layout.parts()):
+    for _ in pool.map(fill, layout.parts()):
         pass
 
 

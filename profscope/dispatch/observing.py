@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from profscope.binaries.spinning import may_wait
 from profscope.compat.compiling import recompile
@@ -29,6 +29,7 @@ from profscope.dispatch.own_counts import OwnCounts
 from profscope.evidence.cupti import EMULATED, EVENTS, HAS_SAMPLED, NOT_NVIDIA, SamplerError, several_ranks
 from profscope.evidence.driver import Driver
 from profscope.evidence.observer import CAPTURING, Observer, WaitBudget, open_witnesses
+from profscope.evidence.reading_ahead import ReadingAhead
 from profscope.evidence.subject import (
     ExperimentedKernel,
     SampledLaunch,
@@ -37,11 +38,13 @@ from profscope.evidence.subject import (
     of_configurations,
     tensor_bytes,
 )
-from profscope.evidence.tables import Evidence, evidence
 from profscope.options import Options
 from profscope.recording.builds import ptx_of
 from profscope.recording.diagnostics import number_of_launches, reason
 from profscope.recording.recorded_launches import RecordedLaunches
+
+if TYPE_CHECKING:
+    from profscope.evidence.tables import Evidence
 
 __all__ = [
     "Observing", "gpu_here", "instruments", "occupied_here", "proton_has_sampled",
@@ -104,6 +107,7 @@ class Observing:
         occupied = occupied_here(options)
         self._why = (gpu if isinstance(gpu, str) else occupied) if which else ""
         self._observer = self._opened(which) if which and not self._why else None
+        self._ahead = ReadingAhead() if self._gpu is not None else None
         self._own = None
         if self._gpu is not None and (self._counts_asked or self._records_asked):
             self._own = OwnCounts(self._gpu, self._budget)
@@ -163,7 +167,7 @@ class Observing:
 
     def close(self) -> None:
         """The session has ended."""
-        for part in (self._own, self._experimenting, self._observer):
+        for part in (self._own, self._experimenting, self._observer, self._ahead):
             if part is not None:
                 part.close()
         if self._gpu is not None and os.getpid() == self._pid:
@@ -264,6 +268,8 @@ class Observing:
         )
         observed = _Observed(subject, bare, grid, _integers(arguments), _tensors(bare, arguments))
         self._observed[configuration] = observed
+        if self._ahead is not None:
+            self._ahead.read(subject.cubin, subject.ptx)
         return observed
 
     def _reload(self, subject: Subject) -> str:
@@ -293,6 +299,11 @@ class Observing:
         experiments = self.experiments()
         numbers = tuple(len(each) for each in (counts, *others, experiments))
         if any(numbers) and (self._tables is None or self._tables[0] != numbers):
+            # Here, since pandas takes as long to import as all that a session needs before its first launch.
+            from profscope.evidence.tables import evidence
+
+            if self._ahead is not None:
+                self._ahead.wait()
             self._tables = numbers, evidence(counts, *others, experiments, self._metrics)
         return None if self._tables is None else self._tables[1]
 

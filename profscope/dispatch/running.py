@@ -29,7 +29,6 @@ from profscope.dispatch.baseline import Baseline
 from profscope.dispatch.budget import Budget, Doors, pairs_timed
 from profscope.dispatch.build_aside import BuildAside
 from profscope.dispatch.dispatcher import Dispatcher
-from profscope.dispatch.emulated_counts import EmulatedCounts
 from profscope.dispatch.inductor import InductorLaunches
 from profscope.dispatch.observing import Observing, gpu_here
 from profscope.dispatch.policy import Policy
@@ -43,6 +42,7 @@ from profscope.recording.recorder import Recorder
 from profscope.version import __version__
 
 if TYPE_CHECKING:
+    from profscope.dispatch.emulated_counts import EmulatedCounts
     from profscope.evidence.tables import Evidence
 
 __all__ = ["Running", "is_recording", "running"]
@@ -90,8 +90,10 @@ class Running:
                 graphs.beginning = self.budget.open
         self.scopes = HostScopes()
         self.kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
-        self.emulated_counts = None
+        self.emulated_counts: EmulatedCounts | None = None
         if machine.emulated is not None and not self.observing.has_instruments:
+            from profscope.dispatch.emulated_counts import EmulatedCounts
+
             self.emulated_counts = EmulatedCounts(machine.emulated, self.dispatcher.configurations)
         self._cpp_kernels_before = cpp_kernels()
         self._parts = (

@@ -7,9 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Final
 
 from profscope.compat.edited import build, loaded, options_of
 from profscope.compat.triton_parts import CompiledKernel, knobs
@@ -21,6 +19,9 @@ from profscope.instrument_passes.errors import IRError
 from profscope.recording.builds import resident_ctas
 from profscope.recording.diagnostics import reason
 from profscope.schema import EXPERIMENT_DTYPES, measured_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["OUT_OF_TIME", "Launch", "Result", "experiments_table", "run"]
 

@@ -49,7 +49,7 @@ from profscope.analysis.overhead import bare_times, overhead
 from profscope.analysis.spans.ctas import launch_durations, longest_first
 from profscope.analysis.spans.rows import grid_ctas
 from profscope.analysis.spans.summing import SummedSpans, summed_spans
-from profscope.analysis.summary import summary_of
+from profscope.analysis.summary import summary_of, summary_without_percentiles
 from profscope.analysis.timeline.distances import compared
 from profscope.analysis.variants import variant_entry
 from profscope.analysis.verdict import Verdict, verdict_of
@@ -78,11 +78,13 @@ class ModelSources:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        return summary_of(self.tables, self.spans, ordered=self._percentiles)
+        if self._percentiles:
+            return summary_of(self.tables, self.spans)
+        return summary_without_percentiles(self.tables)
 
     @cached_property
     def time_sources(self) -> TimeSources:
-        return witnesses(self.tables, self.summary)
+        return witnesses(self.tables)
 
     @cached_property
     def distances(self) -> pd.DataFrame:

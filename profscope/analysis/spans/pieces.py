@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from profscope.threads import worker_pool
 
-__all__ = ["Numbers", "each_piece", "even_pieces", "numbers_by", "pieces"]
+__all__ = ["PIECE_ROWS", "Numbers", "each_piece", "even_pieces", "numbers_by", "pieces"]
 
 PIECE_ROWS: Final = 1 << 16
 """Rows of a piece; a few more where a warp's spans do not end there. With fewer, steps are so short

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.spans.asked_once import asked_once
 from profscope.analysis.spans.corrections import (
     Cost,
     Durations,
@@ -85,6 +86,7 @@ class SummedSpans(NamedTuple):
         return site, self.rows[list(SITE_COLUMNS)].iloc[row[first]].reset_index(drop=True)
 
 
+@asked_once
 def summed_spans(tables: Tables) -> SummedSpans:
     """The sums of a summary, for callers that need more than the summary."""
     df = tables.df

@@ -34,14 +34,15 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     site, table = numbered.result()
     spans = encode(df, site, table, pool)
     drawing = draw(df, tracks)
+    made = pool.submit(EventPackets, df, site, table, tracks, drawing) if len(df) else None
     text = object_text(tables, spans()).encode("ascii")
     for begin in range(0, len(text), DATA_BYTES):
         yield packet(field(DATA_FIELD, text[begin : begin + DATA_BYTES]))
-    if len(df):
+    if made is not None:
         naming = device_word(tables.launches), tables.emulated
         bars = group_bars(tables, tracks, warp_runs(df, tracks))
         yield b"".join(tree(df, tracks, drawing, bars, naming))
-        events = EventPackets(df, site, table, tracks, drawing)
+        events = made.result()
         for cut in events.cuts():
             yield partial(events.block, *cut)
     yield from queue_packets(tables.launches)

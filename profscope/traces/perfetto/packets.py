@@ -12,12 +12,14 @@ the same bytes again and again but for its durations, which is what gzip is good
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, pairwise, starmap
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.spans.pieces import PIECE_ROWS, each_piece
+from profscope.analysis.spans.rows import begins_of_runs
 from profscope.traces.perfetto.annotations import SEQUENCE, Part, TrackNames, annotations, kinds_of
 from profscope.traces.perfetto.protobuf import (
     SHORT_BITS,
@@ -407,6 +409,16 @@ def _runs_of_wrong_depth(run: Ints, depth: Ints, mark: NDArray[np.bool_]) -> Int
 
 def _runs_that_do_not_nest(run: Ints, depth: Ints, start: Ints, end: Ints) -> Ints:
     """The runs with spans outside the ones they would be drawn in, as a selection of rows may have."""
+    begins = begins_of_runs(run)
+    near = np.searchsorted(begins, np.arange(PIECE_ROWS, len(run), PIECE_ROWS))
+    cuts = np.unique(begins[near[near < len(begins)]]).tolist()
+    parts = list(starmap(slice, pairwise([0, *cuts, len(run)])))
+    found = each_piece(lambda part: _outside(run[part], depth[part], start[part], end[part]), parts)
+    return np.unique(np.concatenate(found))
+
+
+def _outside(run: Ints, depth: Ints, start: Ints, end: Ints) -> Ints:
+    """The same of whole runs."""
     number, wrong = np.arange(len(depth)), []
     for level in range(int(depth.max(initial=0)), 0, -1):
         number = number[depth[number] <= level]
