@@ -125,9 +125,8 @@ def many_launches(path: Path, spans_m: float, profile: Any) -> int:
     import numpy as np
     import pandas as pd
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    from profscope.traces.parquet import KEY, described, schema, span_table, write_options
+    from profscope.traces.parquet import CHECKS, checked_pieces, described, schema, span_table, write_options
     from profscope.traces.profscope_object import object_text
 
     tables = profile.tables
@@ -138,17 +137,23 @@ def many_launches(path: Path, spans_m: float, profile: Any) -> int:
     table = pd.concat([tables.launches] * launches, ignore_index=True)
     table["launch"] = table.index.to_numpy("int32")
     references = [columns.get_field_index(name) for name in ("parent", "wait")]
-    with pq.ParquetWriter(path, columns, **write_options(tables.df)) as writer:
-        for number in range(launches):
-            launch = pa.array(np.full(rows, number, np.int32))
-            one = once.set_column(columns.get_field_index("launch"), columns.field("launch"), launch)
-            for at in references:
-                own = once.column(at).to_numpy()
-                moved = pa.array(own + (own >= 0) * number * rows, columns.field(at).type)
-                one = one.set_column(at, columns.field(at), moved)
-            writer.write_table(one, rows)
-        about = described(tables.df) | {"rows": rows * launches}
-        writer.add_key_value_metadata({KEY: object_text(replace(tables, launches=table), about)})
+    about = described(tables.df) | {"rows": rows * launches}
+
+    def group(number: int) -> Any:
+        launch = pa.array(np.full(rows, number, np.int32))
+        one = once.set_column(columns.get_field_index("launch"), columns.field("launch"), launch)
+        for at in references:
+            own = once.column(at).to_numpy()
+            moved = pa.array(own + (own >= 0) * number * rows, columns.field(at).type)
+            one = one.set_column(at, columns.field(at), moved)
+        return one
+
+    def text(checks: list[list[int]]) -> str:
+        return object_text(replace(tables, launches=table), about | {CHECKS: checks})
+
+    with path.open("wb") as file:
+        for piece in checked_pieces(map(group, range(launches)), columns, write_options(tables.df), text):
+            file.write(piece)
     return rows * launches
 
 
