@@ -248,6 +248,9 @@ def _pieces_with(launches: Ints, pieces: Sequence[dict[str, Any]]) -> Sequence[i
 
 def renumbered(references: Ints, rows: Ints) -> Ints:
     """Numbers of rows as they are among `rows`, which rise; -1 for those that are not there."""
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:  # one stretch, as those of a launch
+        at = references - rows[0]
+        return np.where((at >= 0) & (at < len(rows)), at, -1)
     at = np.searchsorted(rows, references)
     there = (at < len(rows)) & (references >= 0)
     there[there] = rows[at[there]] == references[there]
