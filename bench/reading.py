@@ -57,12 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = Path(name)
         about = _prepared(folder, options.spans, options.many)
         print(", ".join(f"{key} {value}" for key, value in about.items() if value is not None))
-        print(f"load of the machine: {os.getloadavg()[0]:.1f}\n\n{'':28}{'s':>8}{'CPU s':>8}{'peak MB':>9}")
+        print(f"load of the machine: {os.getloadavg()[0]:.1f}\n\n{'':30}{'s':>8}{'CPU s':>8}{'peak MB':>9}")
         figures = []
         for step in [each for each in STEPS if options.only in each and (about["gpu"] or each != _ON_GPU)]:
             found = _measured(step, folder, options.spans)
             print(
-                f"{step:28}{found['s']:8.2f}{found['cpu_s']:8.2f}{found['peak_mb']:9,.0f}  {found['answer']}",
+                f"{step:30}{found['s']:8.2f}{found['cpu_s']:8.2f}{found['peak_mb']:9,.0f}  {found['answer']}",
                 flush=True,
             )
             figures.append({"step": step, **found})
@@ -75,8 +75,11 @@ def _prepared(folder: Path, spans_m: float, many_m: float) -> dict[str, Any]:
     """Save all that is looked at; what to tell of it and of this run. Modules are compiled by that, too."""
     command = "from bench.reading import saved; import sys; saved(sys.argv[1], *map(float, sys.argv[2:]))"
     words = [sys.executable, "-c", command, str(folder), str(spans_m), str(many_m)]
-    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
+    environment = _environment(folder)
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    first_view = [sys.executable, "-m", "profscope", "view", "t.parquet", "--launch", "7"]
+    subprocess.run(first_view, check=True, stdout=subprocess.DEVNULL, cwd=folder, env=environment)
     return found
 
 
@@ -125,9 +128,8 @@ def many_launches(path: Path, spans_m: float, profile: Any) -> int:
     import numpy as np
     import pandas as pd
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    from profscope.traces.parquet import described, schema, span_table, write_options
+    from profscope.traces.parquet import CHECKS, checked_pieces, described, schema, span_table, write_options
     from profscope.traces.parquet_tables import entries
 
     tables = profile.tables
@@ -138,17 +140,23 @@ def many_launches(path: Path, spans_m: float, profile: Any) -> int:
     table = pd.concat([tables.launches] * launches, ignore_index=True)
     table["launch"] = table.index.to_numpy("int32")
     references = [columns.get_field_index(name) for name in ("parent", "wait")]
-    with pq.ParquetWriter(path, columns, **write_options(tables.df)) as writer:
-        for number in range(launches):
-            launch = pa.array(np.full(rows, number, np.int32))
-            one = once.set_column(columns.get_field_index("launch"), columns.field("launch"), launch)
-            for at in references:
-                own = once.column(at).to_numpy()
-                moved = pa.array(own + (own >= 0) * number * rows, columns.field(at).type)
-                one = one.set_column(at, columns.field(at), moved)
-            writer.write_table(one, rows)
-        about = described(tables.df) | {"rows": rows * launches}
-        writer.add_key_value_metadata(entries(replace(tables, launches=table), about))
+    about = described(tables.df) | {"rows": rows * launches}
+
+    def group(number: int) -> Any:
+        launch = pa.array(np.full(rows, number, np.int32))
+        one = once.set_column(columns.get_field_index("launch"), columns.field("launch"), launch)
+        for at in references:
+            own = once.column(at).to_numpy()
+            moved = pa.array(own + (own >= 0) * number * rows, columns.field(at).type)
+            one = one.set_column(at, columns.field(at), moved)
+        return one
+
+    def texts(checks: list[list[int]]) -> dict[bytes, bytes]:
+        return entries(replace(tables, launches=table), about | {CHECKS: checks})
+
+    with path.open("wb") as file:
+        for piece in checked_pieces(map(group, range(launches)), columns, write_options(tables.df), texts):
+            file.write(piece)
     return rows * launches
 
 
@@ -241,6 +249,7 @@ STEPS: Final[Mapping[str, str | Prepared]] = {
     "view .parquet": "t.parquet",
     "view one kernel": "t.parquet --kernels ^kernel_7$",
     "view one launch": "t.parquet --launch 7",
+    "view one launch of .pftrace.gz": "t.pftrace.gz --launch 7",
     "view one CTA": "t.parquet --launch 7 --cta 0",
     "report.html": _of_profile(lambda profile, folder: profile.save(folder / "report.html")),
     "findings": _of_profile(lambda profile, folder: len(profile.findings())),
@@ -258,7 +267,7 @@ def _measured(name: str, folder: Path, spans_m: float) -> dict[str, Any]:
         words = ["profscope", "view", *step.split()]
     else:
         words = ["bench.reading", "--of", str(folder), "--do", name, "--spans", str(spans_m)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(_DATA.parents[1]), *sys.path])}
+    environment = _environment(folder)
     begin = time.perf_counter()
     with tempfile.TemporaryFile("w+") as printed:
         process = subprocess.Popen(
@@ -273,6 +282,15 @@ def _measured(name: str, folder: Path, spans_m: float) -> dict[str, Any]:
     if process.returncode:
         return found | {"answer": f"ends with {process.returncode}"}
     return found | {"answer": ""} | ({} if isinstance(step, str) else json.loads(text.splitlines()[-1]))
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """With modules that were compiled before, as installed ones are."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return environment | {
+        "PYTHONPATH": os.pathsep.join([str(_DATA.parents[1]), *sys.path]),
+        "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
+    }
 
 
 def _here(name: str, folder: Path, spans_m: float) -> dict[str, Any]:

@@ -237,7 +237,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _view(given: Sequence[str]) -> int:
     options = parsed(given)
     check_there(options.trace)
+    from profscope.traces.trace_file import TraceFile
+
+    file = TraceFile(options.trace)
+    file.read_ahead()
     from profscope.viewer.view import show  # behind the command line: pandas and rich take their time
 
-    show(options)
+    show(options, file)
     return 0

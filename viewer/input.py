@@ -11,8 +11,8 @@ from typing import Final
 from profscope.profiles import Profile
 from profscope.threads import daemon
 from profscope.traces.loading import load_part
-from profscope.traces.places import place
 from profscope.traces.selecting import selected
+from profscope.traces.trace_file import TraceFile
 from profscope.traces.trace_filter import TraceFilter
 
 __all__ = ["Trace", "imported_beside", "part_of", "read"]
@@ -29,13 +29,13 @@ class Trace:
     spans: int
 
 
-def read(argument: str, only: TraceFilter | None = None) -> Trace:
-    """The trace at a path. only: as for `load_part`. Raises TraceError."""
+def read(trace: str | TraceFile, only: TraceFilter | None = None) -> Trace:
+    """The trace at a path, or in a file. only: as for `load_part`. Raises TraceError."""
     keep_freed_memory()
-    path = place(argument)
-    part = load_part(argument, only or TraceFilter())
+    file = trace if isinstance(trace, TraceFile) else TraceFile(trace)
+    part = load_part(file, only or TraceFilter())
     spans = len(part.tables.df) + part.left_out
-    return Trace(Profile.of(part.tables), path.name or argument, path.stat().st_mtime, spans)
+    return Trace(Profile.of(part.tables), file.path.name or str(file.path), file.path.stat().st_mtime, spans)
 
 
 def part_of(profile: Profile, selection: TraceFilter) -> Profile:

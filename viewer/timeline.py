@@ -156,9 +156,8 @@ def _draw_lanes(
     for number in np.unique(rows["warp"]).tolist():
         mine = (rows["warp"] == number).to_numpy()
         at = np.flatnonzero(mine & synchronous & (kind != "mark"))
-        weights = canvas.weigh(
-            ((b, e, site[at[i]]) for b, e, i in _innermost(start[at], end[at])), len(table)
-        )
+        own = site[at].tolist()
+        weights = canvas.weigh(((b, e, own[i]) for b, e, i in _innermost(start[at], end[at])), len(table))
         busy += weights.sum(axis=0)
         lanes.append(Lane(number, "", _text(weights, symbols)))
         for beside in np.unique(site[mine & ((kind == "async") | (kind == "mark"))]).tolist():
@@ -199,20 +198,21 @@ class _Canvas:
 def _innermost(start: NDArray[np.int64], end: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
     """Cut nested spans, in pre-order, into (begin, end, span) pieces, each of the innermost span then."""
     stack: list[int] = []
+    ends: list[int] = end.tolist()
     now = 0
     for at, begin in enumerate(start.tolist()):
-        while stack and end[stack[-1]] <= begin:
+        while stack and ends[stack[-1]] <= begin:
             inner = stack.pop()
-            yield now, int(end[inner]), inner
-            now = max(now, int(end[inner]))
+            yield now, ends[inner], inner
+            now = max(now, ends[inner])
         if stack:
             yield now, begin, stack[-1]
         now = max(now, begin)
         stack.append(at)
     while stack:
         inner = stack.pop()
-        yield now, int(end[inner]), inner
-        now = max(now, int(end[inner]))
+        yield now, ends[inner], inner
+        now = max(now, ends[inner])
 
 
 def _text(weights: NDArray[np.float64], symbols: list[str]) -> str:

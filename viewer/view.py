@@ -11,6 +11,7 @@ from pathlib import Path
 from profscope.analysis.sources import source_lines
 from profscope.profiles import Profile
 from profscope.progress import working
+from profscope.traces.trace_file import TraceFile
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.flags import in_flags
 from profscope.viewer.input import Trace, imported_beside, part_of, read
@@ -18,8 +19,8 @@ from profscope.viewer.input import Trace, imported_beside, part_of, read
 __all__ = ["show"]
 
 
-def show(options: argparse.Namespace) -> None:
-    """Load the trace that the command line names and print what it asks for.
+def show(options: argparse.Namespace, file: TraceFile) -> None:
+    """Load the trace that the command line names, which is in this file, and print what it asks for.
 
     Raises TraceError if the trace cannot be read or the selection is empty, OptionError for a wrong range.
     """
@@ -29,7 +30,7 @@ def show(options: argparse.Namespace) -> None:
         serve_file(Path(options.trace))
         return
     with imported_beside(partial(_prepare, options)):
-        trace, selection, whole, profile = _chosen(options)
+        trace, selection, whole, profile = _chosen(options, file)
     if options.view == "report":
         from profscope.analysis.report import report
 
@@ -70,13 +71,13 @@ def _is_ready(options: argparse.Namespace) -> bool:
     return path.name.endswith((".pftrace", ".pftrace.gz")) and path.is_file() and _selection(options).is_all
 
 
-def _chosen(options: argparse.Namespace) -> tuple[Trace, TraceFilter, Profile, Profile]:
+def _chosen(options: argparse.Namespace, file: TraceFile) -> tuple[Trace, TraceFilter, Profile, Profile]:
     """The trace, what the command line asks for of it, the launches of which that is a part, whole where a
     view judges them, and that alone."""
     selection = _selection(options)
     judges = options.view in ("", "show", "report", "brief")
     needed = selection.of_launches if judges else selection
-    trace = read(options.trace, only=needed)
+    trace = read(file, only=needed)
     profile = part_of(trace.profile, selection)
     has_part = judges and selection != selection.of_launches
     whole = part_of(trace.profile, selection.of_launches) if has_part else profile

@@ -123,21 +123,24 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     """
     if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
         raise OptionError(f"top={top!r} is not a number of lines, 1 or more")
-    table = lines_of(tables, witnesses(tables))
+    table = lines_of(tables, witnesses(tables), with_errors=True)
     if top is None:
         return table
     return table[table.groupby(CONFIGURATION).cumcount() < top].reset_index(drop=True)
 
 
-def lines_of(tables: Tables, known: TimeSources, apart: pd.DataFrame | None = None) -> pd.DataFrame:
-    """`lines` of tables whose witnesses are known. apart: result of `distances`, if known."""
+def lines_of(
+    tables: Tables, known: TimeSources, apart: pd.DataFrame | None = None, *, with_errors: bool = False
+) -> pd.DataFrame:
+    """`lines` of tables whose witnesses are known. apart: result of `distances`, if known. with_errors:
+    whether `self_error_pct` is known; no view shows it, and it goes through all spans."""
     apart = compared(known) if apart is None else apart
     inside = known.times[known.times["kind"] != GAP]
     counted = placed(tables.counts[tables.counts["executed"] > 0])
     paths = [table[[*ROW, "call_path"]] for table in (inside, known.samples, counted)]
     rows = pd.concat(paths).drop_duplicates(ROW).set_index(ROW)
     rows["self_share"], took = _shares(rows, known.times, "self_time")
-    rows["self_error_pct"] = _errors(tables, rows, took)
+    rows["self_error_pct"] = _errors(tables, rows, took) if with_errors else pd.NA
     share, rows["samples"] = _shares(rows, known.samples, "samples")
     enough = rows.groupby(CONFIGURATION)["samples"].transform("sum") >= FEWEST_SAMPLES
     rows["share_samples"] = share.where(enough)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["pack", "packed_table", "unpack", "unpacked_table"]
+__all__ = ["pack", "packed_table", "unpack", "unpack_narrow", "unpacked_table"]
 
 _TEXTS = ("str", "category")
 
@@ -91,7 +91,12 @@ def pack(values: Ints, *, noisy: bool = False) -> dict[str, Any]:
 
 
 def unpack(packed: dict[str, Any], most: int) -> Ints:
-    """The integers `pack` was given, int64, at most so many.
+    """The integers `pack` was given, int64, at most so many. Raises what `unpack_narrow` raises."""
+    return unpack_narrow(packed, most).astype(np.int64)
+
+
+def unpack_narrow(packed: dict[str, Any], most: int) -> NDArray[np.signedinteger[Any]]:
+    """As `unpack`, of as many bytes each as they have in the file: to be widened before they are added up.
 
     Raises KeyError, TypeError, ValueError or zlib.error for damaged data, in memory that `most` bounds.
     """
@@ -102,6 +107,10 @@ def unpack(packed: dict[str, Any], most: int) -> Ints:
     planes = inflate.decompress(base64.b64decode(packed["data"], validate=True), count * width + 1)
     if len(planes) != count * width or not inflate.eof:
         raise ValueError(f"a column does not have its {count} values")
-    little = np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(width, count).T)
-    folded = little.view(f"<u{width}").reshape(count).astype(np.uint64)
-    return (folded >> np.uint64(1)).view(np.int64) ^ -(folded & np.uint64(1)).view(np.int64)
+    little = np.empty(count, f"<u{width}")
+    for at, plane in enumerate(np.frombuffer(planes, np.uint8).reshape(width, count)):
+        little.view(np.uint8)[at::width] = plane
+    folded = little.astype(f"u{width}", copy=False)
+    half = folded >> 1
+    half ^= -(folded & 1)
+    return half.view(f"i{width}")

@@ -8,6 +8,7 @@ allows, whatever the predictions are worth; all arithmetic is int64 and may wrap
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.spans.rows import SITE_COLUMNS
 from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, payload_names, spans_frame
-from profscope.store.packed_table import pack, unpack
+from profscope.store.packed_table import pack, unpack, unpack_narrow
 from profscope.traces.tracks import RUN_COLUMNS, column_run_starts, run_starts, stable_order
 
 __all__ = [
@@ -59,13 +60,20 @@ class Clock:
 
     def at(self, cycle: Ints) -> Ints:
         """The predicted ns of one cycle per row, shape (rows,)."""
-        first = np.cumsum(self.lengths) - self.lengths
-        since: Ints = cycle - np.repeat(self.start_cycle[first], self.lengths)
-        since *= np.repeat(self.rate, self.lengths)
-        since += np.repeat(self.fraction, self.lengths)
+        rate, fraction, ns = self._of_rows
+        since: Ints = cycle * rate
+        since += fraction
         since >>= 32
-        since += np.repeat(self.ns, self.lengths)
+        since += ns
         return since
+
+    @cached_property
+    def _of_rows(self) -> tuple[Ints, Ints, Ints]:
+        """Each row's rate, fraction at cycle 0, and ns."""
+        first = np.cumsum(self.lengths) - self.lengths
+        at_zero = self.fraction - self.start_cycle[first] * self.rate
+        rate, fraction, ns = (np.repeat(of, self.lengths) for of in (self.rate, at_zero, self.ns))
+        return rate, fraction, ns
 
 
 def fit_clock(lengths: Ints, column: dict[str, Ints]) -> Clock:
@@ -188,25 +196,27 @@ def decode(
     if rows * width > most_cells:
         raise ValueError(f"{rows} rows of {width} columns, in a file that can hold {most_cells} values")
     table = np.array(data["sites"], np.int64).reshape(-1, len(SITE_COLUMNS))
-    asynchronous = np.zeros(max(1, len(table)), np.bool_)
+    of_site: dict[str, NDArray[Any]] = dict(zip(SITE_COLUMNS, table.T.astype(np.int32), strict=True))
+    for name in CATEGORIES:
+        of_site[name] = categorical(table[:, SITE_COLUMNS.index(name)], data["categories"][name]).codes
     kinds = data["categories"]["kind"]["values"]
-    asynchronous[: len(table)] = [kinds[code] == "async" for code in table[:, SITE_COLUMNS.index("kind")]]
-    of_site = dict(zip(SITE_COLUMNS, table.T, strict=True))
+    asynchronous = np.array([kinds[code] == "async" for code in of_site["kind"]], np.bool_)
     begins = np.cumsum([0, *lengths])
     kept = _pieces_with(launches, data["pieces"]) if launches is not None else range(len(lengths))
     places = np.cumsum([0, *(lengths[at] for at in kept)]).tolist()
     columns: dict[str, Any] = {
-        name: np.empty(places[-1], np.int32 if dtype == "category" else dtype)
+        name: np.empty(places[-1], of_site[name].dtype if name in of_site else dtype)
         for name, dtype in SPAN_DTYPES.items()
-        if name in of_site or name not in SITE_COLUMNS
     }
 
     def fill(at: int, place: int) -> None:
         unpacked = _decode_piece(data["pieces"][at], int(begins[at]), asynchronous)
         site = unpacked.pop("site")
-        unpacked |= {name: values[site] for name, values in of_site.items()}
+        rows = slice(place, place + len(site))
+        for name, values in of_site.items():
+            values.take(site, out=columns[name][rows], mode="clip")  # `_decode_piece` has checked them
         for name, values in unpacked.items():
-            columns[name][place : place + len(site)] = values
+            columns[name][rows] = values
 
     for _ in pool.map(fill, kept, places[:-1]):
         pass
@@ -215,7 +225,7 @@ def decode(
         kept_rows = np.concatenate([np.arange(begins[at], begins[at + 1]) for at in kept])
         for name in REFERENCES:
             columns[name] = renumbered(columns[name], kept_rows)
-    for name in (name for name in CATEGORIES if name in columns):
+    for name in CATEGORIES:
         columns[name] = categorical(columns[name], data["categories"][name])
     frame = spans_frame(columns)
     for name, payload in payloads.items():
@@ -238,6 +248,9 @@ def _pieces_with(launches: Ints, pieces: Sequence[dict[str, Any]]) -> Sequence[i
 
 def renumbered(references: Ints, rows: Ints) -> Ints:
     """Numbers of rows as they are among `rows`, which rise; -1 for those that are not there."""
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:  # one stretch, as those of a launch
+        at = references - rows[0]
+        return np.where((at >= 0) & (at < len(rows)), at, -1)
     at = np.searchsorted(rows, references)
     there = (at < len(rows)) & (references >= 0)
     there[there] = rows[at[there]] == references[there]
@@ -289,14 +302,19 @@ def _encode_piece(column: dict[str, Any], begin: int) -> dict[str, Any]:
 def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bool_]) -> dict[str, Ints]:
     """The columns of a piece and `site`. `asynchronous` says it of each site."""
     stream = _unpacked(piece["streams"], begin)
-    lengths, site, depth = stream["run_length"], stream["site"], stream["depth"]
+    lengths, site, depth = stream["run_length"], stream["site"].astype(np.intp), stream["depth"]
+    if int(site.max(initial=-1)) >= len(asynchronous):
+        raise ValueError(f"a site beyond the last of {len(asynchronous)}")
     rows = np.arange(begin, begin + len(site))
     order = stable_order(site)
     for name in SITE_ORDERED:
         in_rows = np.empty(len(rows), np.int64)
         in_rows[order] = stream[name]
         stream[name] = in_rows
-    columns = {name: np.repeat(_sums(stream[f"run_{name}"]), lengths) for name in RUN_COLUMNS}
+    columns = {
+        name: np.repeat(_sums(stream[f"run_{name}"]).astype(SPAN_DTYPES[name]), lengths)
+        for name in RUN_COLUMNS
+    }
     duration = stream["duration_cycles"]
     waited = _places(stream["wait_row"], len(rows))
     ended, by = _ended(waited, stream["wait_after"], len(rows))
@@ -307,7 +325,7 @@ def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bo
     clock = Clock(
         lengths, start, _sums(stream["clock_ns"]), stream["clock_fraction"], _sums(stream["clock_rate"])
     )
-    start_ns, end_ns = stream["start_ns"] + clock.at(start), stream["end_ns"]
+    start_ns, end_ns = stream["start_ns"] + clock.at(start), stream["end_ns"].astype(np.int64)
     end_ns[ended] += end_ns[by]
     end_ns += clock.at(start + duration)
     wait = np.full(len(rows), -1)
@@ -319,9 +337,14 @@ def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bo
 
 
 def _unpacked(streams: dict[str, Any], begin: int) -> dict[str, Ints]:
-    """The streams of a piece, as long as they must be. Raises ValueError where one is not."""
+    """The streams of a piece, as long as they must be: those with a value a row as narrow as they are in the
+    file, others int64. Raises ValueError where one is not as long."""
     rows = streams["site"]["count"]
-    stream = {name: unpack(streams[name], rows) for name in STREAMS if name in streams}
+    stream: dict[str, Any] = {
+        name: (unpack_narrow if name in ROW_STREAMS else unpack)(streams[name], rows)
+        for name in STREAMS
+        if name in streams
+    }
     runs = len(stream["run_length"])
     wanted = dict.fromkeys(ROW_STREAMS, rows) | dict.fromkeys(RUN_STREAMS, runs)
     wanted |= {"wait_after": len(stream["wait_row"])} | ({"parent": rows} if "parent" in stream else {})
@@ -372,7 +395,7 @@ def _step(depth: Ints, duration: Ints, ended: Ints) -> Ints:
     before = duration.copy()
     before[ended] = duration[np.maximum(ended - 1, 0)]
     step = np.zeros(len(depth), np.int64)
-    step[1:] = np.where(depth[1:] > depth[:-1], 0, before[:-1])
+    np.copyto(step[1:], before[:-1], where=depth[1:] <= depth[:-1])
     return step
 
 
@@ -381,15 +404,14 @@ def parents_of(depth: Ints, asynchronous: NDArray[np.bool_], begin: int) -> Ints
 
     `begin` is the number of the first row.
     """
-    parent = np.full(len(depth), -1, np.int64)
-    rows = np.arange(begin, begin + len(depth))
     if int(depth.max(initial=0)) > FEW_LEVELS:
-        return _parents_of_many_levels(depth, asynchronous, rows)
+        return _parents_of_many_levels(depth, asynchronous, np.arange(begin, begin + len(depth)))
+    after = np.zeros(len(depth), np.int32)  # the number after that of the parent's row, 0 without one
+    numbers = np.arange(1, len(depth) + 1, dtype=np.int32) * ~asynchronous
     for level in range(1, int(depth.max(initial=0)) + 1):
-        mine = depth == level
-        above = np.where((depth == level - 1) & ~asynchronous, rows, -1)
-        parent[mine] = np.maximum.accumulate(above)[mine]
-    return parent
+        above = numbers * (depth == level - 1)
+        np.copyto(after, np.maximum.accumulate(above, out=above), where=depth == level)
+    return np.where(after > 0, after + np.int64(begin - 1), -1)
 
 
 def _parents_of_many_levels(depth: Ints, asynchronous: NDArray[np.bool_], rows: Ints) -> Ints:

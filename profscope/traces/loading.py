@@ -49,13 +49,14 @@ def load_selected(path: str | Path, only: TraceFilter) -> Tables:
     return replace(tables, metadata=tables.metadata | {"notes": notes})
 
 
-def load_part(path: str | Path, only: TraceFilter) -> Loaded:
-    """As `load_selected`; of a large file that can be read in parts, no more spans than needed, and all
-    other tables.
+def load_part(path: str | Path | TraceFile, only: TraceFilter) -> Loaded:
+    """As `load_selected`, also of a file that is read ahead; of a large file that can be read in parts, no
+    more spans than needed, and all other tables.
 
     The spans that are asked for are there, and others may be. Where there are none, all are.
     """
-    file = TraceFile(path, only=only)
+    file = path if isinstance(path, TraceFile) else TraceFile(path)
+    file.only = only
     with working(f"loading {one_line(file.path.name)}"):
         tables = _read(file)
     tables = replace(tables, metadata=_encodable(tables.metadata))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -33,7 +34,9 @@ from profscope.traces.profscope_object import DAMAGE
 from profscope.traces.trace_file import TraceFile, check_room
 
 __all__ = [
+    "CHECKS",
     "GROUP_ROWS",
+    "checked_pieces",
     "described",
     "pieces",
     "schema",
@@ -238,6 +241,13 @@ def _may_have(statistics: Any, values: NDArray[np.int64]) -> bool:
     return first < len(values) and bool(values[first] <= statistics.max)
 
 
+CHECKS: Final = "checks"
+"""In what the object says of the spans: bytes and CRC-32 of each row group. That of the footer stands before
+it, where Parquet's readers see nothing."""
+
+_END_BYTES: Final = 8  # the footer's length and a mark end a file
+
+
 class _Sink(io.RawIOBase):
     """Keeps what is written until it is taken."""
 
@@ -263,13 +273,38 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
         tables = replace(tables, sums=launch_sums(tables, summed_spans(tables)))
     df = tables.df
     columns = schema(df)
+    groups = (
+        span_table(df.iloc[begin : begin + GROUP_ROWS], columns) for begin in range(0, len(df), GROUP_ROWS)
+    )
+    about = described(df)
+    yield from checked_pieces(
+        groups, columns, write_options(df), lambda checks: entries(tables, about | {CHECKS: checks})
+    )
+
+
+def checked_pieces(
+    groups: Iterable[pa.Table],
+    columns: pa.Schema,
+    options: dict[str, Any],
+    texts_of: Callable[[list[list[int]]], dict[bytes, bytes]],
+) -> Iterator[bytes]:
+    """A file of these row groups, whose every byte a checksum covers; those of pages leave out their headers,
+    which say how to decode a page.
+
+    texts_of: those of the file's metadata, from the bytes and CRC-32 of each row group.
+    """
     sink = _Sink()
-    with pq.ParquetWriter(sink, columns, **write_options(df)) as writer:
-        for begin in range(0, len(df), GROUP_ROWS):
-            writer.write_table(span_table(df.iloc[begin : begin + GROUP_ROWS], columns), GROUP_ROWS)
-            yield sink.take()
-        writer.add_key_value_metadata(entries(tables, described(df)))
-    yield sink.take()
+    checks = []
+    with pq.ParquetWriter(sink, columns, **options) as writer:
+        for group in groups:
+            writer.write_table(group, len(group))
+            piece = sink.take()
+            checks.append([len(piece), zlib.crc32(piece)])
+            yield piece
+        writer.add_key_value_metadata(texts_of(checks))
+    end = sink.take()
+    footer = len(end) - _END_BYTES - int.from_bytes(end[-_END_BYTES:][:4], "little")
+    yield end[:footer] + _crc(end[footer:]) + end[footer:]
 
 
 Ints = NDArray[np.int64]
@@ -285,9 +320,7 @@ def _opened(file: TraceFile, metadata: pq.FileMetaData | None = None) -> Iterato
             metadata = metadata or pq.read_metadata(content)
             columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
             texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
-            with pq.ParquetFile(
-                content, metadata=metadata, read_dictionary=texts, page_checksum_verification=True
-            ) as read:
+            with pq.ParquetFile(content, metadata=metadata, read_dictionary=texts) as read:
                 yield read
     except TraceError:
         raise
@@ -300,6 +333,7 @@ def tables_in_file(file: TraceFile) -> Tables:
     with _opened(file) as read:
         texts = read.metadata.metadata
         known = stated(file, texts)
+        _check_footer(file, read.metadata.serialized_size + _END_BYTES)
         try:
             tables, about = tables_in(file, texts, known), json.loads(bytes(known.spans))
             return replace(tables, df=_spans(file, read, tables, about), sums=sums_frame())
@@ -316,13 +350,16 @@ def _spans(file: TraceFile, read: pq.ParquetFile, tables: Tables, about: dict[st
     if about["rows"] != read.metadata.num_rows:
         raise ValueError(f"it has {read.metadata.num_rows} rows, not {about['rows']}")
     _check_size(read, file.size)
+    checks = _Checks(file, about[CHECKS])
     wanted = {} if file.only.is_all else {"launch": file.only.launches(tables.launches)}
     if wanted:
-        table, rows = _read_rows(read, wanted | file.only.columns())
+        table, rows = _read_rows(read, wanted | file.only.columns(), checks)
         if len(rows):
             file.left_out = about["rows"] - len(rows)
             return _frame(_columns_of(table, about), rows, about["rows"])
     check_room(str(file), about["rows"], len(about["payloads"]))
+    for group in range(read.metadata.num_row_groups):
+        checks.check(group)
     columns = read_columns(lambda name: _parts(file, read, name), about["rows"], about)
     return _frame(columns, None, about["rows"])
 
@@ -340,6 +377,35 @@ def _parts(file: TraceFile, read: pq.ParquetFile, name: str) -> Iterator[pa.Arra
             yield from _column(own, group, name).chunks
 
 
+def _crc(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(4, "little")
+
+
+def _check_footer(file: TraceFile, size: int) -> None:
+    """size: in bytes, with what ends the file. Raises TraceError unless the checksum before it is right."""
+    with file.path.open("rb") as content:
+        content.seek(max(0, file.size - size - 4))
+        stated = content.read(4)
+        if stated != _crc(content.read()):
+            raise file.damaged("its footer does not have the checksum that it states")
+
+
+class _Checks:
+    """The checksums of a file's row groups."""
+
+    def __init__(self, file: TraceFile, stated: list[list[int]]) -> None:
+        self._file, self._stated = file, stated
+        self._begins = np.cumsum([0, *(size for size, _ in stated)]).tolist()
+
+    def check(self, group: int) -> None:
+        """Raises TraceError unless it is as it was written."""
+        size, crc = self._stated[group]
+        with self._file.path.open("rb") as content:
+            content.seek(self._begins[group])
+            if zlib.crc32(content.read(size)) != crc:
+                raise self._file.damaged(f"its row group {group} does not have the checksum that it states")
+
+
 def _check_size(read: pq.ParquetFile, size: int) -> None:
     """Raises ValueError where a file of so many bytes claims more than it can hold."""
     cells = read.metadata.num_rows * read.metadata.num_columns
@@ -347,13 +413,14 @@ def _check_size(read: pq.ParquetFile, size: int) -> None:
         raise ValueError(f"{cells} values in {size} bytes")
 
 
-def _read_rows(read: pq.ParquetFile, wanted: Mapping[str, Ints]) -> tuple[pa.Table, Ints]:
+def _read_rows(read: pq.ParquetFile, wanted: Mapping[str, Ints], checks: _Checks) -> tuple[pa.Table, Ints]:
     """The rows that have one of the wanted numbers in each of these columns, and which rows these are."""
     names = read.schema_arrow.names
     lengths = [read.metadata.row_group(group).num_rows for group in range(read.metadata.num_row_groups)]
     begins = np.cumsum([0, *lengths])
     parts, rows = [read.schema_arrow.empty_table()], [np.zeros(0, np.int64)]
     for group in selected(read, names, wanted):
+        checks.check(group)
         kept = np.ones(lengths[group], np.bool_)
         for name, values in wanted.items():
             kept &= np.isin(_column(read, group, name).to_numpy(), values)

@@ -7,16 +7,20 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from profscope.analysis.texts import printable
 from profscope.errors import TraceError
 from profscope.store.file_checks import most_content_bytes
 from profscope.store.free_memory import free_bytes
+from profscope.threads import daemon
 from profscope.traces.chrome.text import json_document
 from profscope.traces.output import gzip_end
+from profscope.traces.perfetto.protobuf import data_place
 from profscope.traces.places import is_remote, place
 from profscope.traces.trace_filter import TraceFilter
 
@@ -32,6 +36,8 @@ GZIP_PIECE_BYTES = 1 << 16
 """Read at a time of gzip: what is left of it after a piece of content is copied."""
 
 HEAD_BYTES = 4096
+PACKET_HEAD_BYTES = 32
+"""More than the tags and lengths before a packet's data take."""
 END_BYTES = 64
 """More than any end takes, compressed or not."""
 
@@ -74,6 +80,7 @@ class TraceFile:
         """
         self.path = place(path)
         self.only, self.left_out = only or TraceFilter(), 0
+        self._ahead: Thread | None = None
         try:
             # As given: as a Path, "" would be the current folder.
             status = self.path.stat() if is_remote(path) else os.stat(path)
@@ -150,6 +157,44 @@ class TraceFile:
         """
         yield from self._stream()
 
+    @property
+    def has_packets(self) -> bool:
+        """Whether packets of a Perfetto trace with profscope's data stand at its start."""
+        begin, end = data_place(self.head[:PACKET_HEAD_BYTES])
+        return begin < end
+
+    def read_ahead(self) -> None:
+        """Begin to read its packets in a thread: zlib lets others run, which import what comes next."""
+
+        def read() -> None:
+            with suppress(TraceError):  # `packets` raises it
+                self._packets  # noqa: B018
+
+        self._ahead = daemon("read", read)
+
+    def packets(self) -> bytes:
+        """The data in the packets at its start. Raises TraceError for a file that ends inside them."""
+        if self._ahead is not None:
+            self._ahead.join()
+        return self._packets
+
+    @cached_property
+    def _packets(self) -> bytes:
+        if not self.has_packets:
+            return b""
+        text, ahead = bytearray(), bytearray()
+        pieces = self.pieces()
+        while True:
+            _fill(ahead, pieces, PACKET_HEAD_BYTES)
+            begin, end = data_place(bytes(ahead[:PACKET_HEAD_BYTES]))
+            if begin == end:
+                return bytes(text)
+            _fill(ahead, pieces, end)
+            if len(ahead) < end:
+                raise TraceError(f"{self} is cut off: its data end in the middle")
+            text += ahead[begin:end]
+            del ahead[:end]
+
     def first_line(self) -> bytes:
         """The first line with its newline; all there is when there is none."""
         line = bytearray()
@@ -225,6 +270,12 @@ class TraceFile:
             raise TraceError(f"{self} is damaged gzip data: {error}") from None
         if not member.eof:
             raise TraceError(f"{self} is cut off: its gzip data ends in the middle")
+
+
+def _fill(ahead: bytearray, pieces: Iterator[bytes], size: int) -> None:
+    """Read on until that many bytes are there, or all there are."""
+    while len(ahead) < size and (piece := next(pieces, None)) is not None:
+        ahead += piece
 
 
 def _begins_as_json(start: bytes) -> bool:

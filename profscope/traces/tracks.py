@@ -58,11 +58,11 @@ def column_run_starts(columns: Mapping[str, NDArray[np.integer]]) -> Ints:
     return np.flatnonzero(change)
 
 
-def stable_order(group: Ints) -> Ints:
+def stable_order(group: NDArray[np.integer[Any]]) -> Ints:
     """The rows, group by group, in order within each; groups are numbered from 0."""
-    # numpy's stable sort is a radix sort for 16-bit keys: many times faster than for 64-bit ones.
-    few = int(group.max(initial=0)) < 1 << 16
-    return np.argsort(group.astype(np.uint16) if few else group, kind="stable")
+    # numpy's stable sort is a radix sort for 8-bit and 16-bit keys: many times faster than for 64-bit ones.
+    key = np.min_scalar_type(int(group.max(initial=0)))
+    return np.argsort(group.astype(key) if key.itemsize <= 2 else group, kind="stable")
 
 
 Flags = NDArray[np.bool_]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 
 import profscope
 from profscope.analysis.comparing.code_changes import by_kernel, ranked_facts, row_text, share_text
@@ -17,7 +19,8 @@ from profscope.schema import EXPERIMENT_DTYPES
 from tests.kernels.aot import compiled
 from tests.kernels.code_pairs import PAIRS, CodePair
 from tests.kernels.spec import CUDA90, Spec
-from tests.support.sessions import launch_matmul, session
+from tests.support.kernel_files import defined, line_of
+from tests.support.sessions import launch_add, launch_matmul, session
 
 
 def facts(spec: Spec) -> CodeFacts:
@@ -172,6 +175,26 @@ def test_experiments_on_both_sides_tell_what_a_line_costs(one_stage: Profile, th
     assert row["change"] == pytest.approx(0.1 * launch["self_b"] - 0.5 * launch["self_a"])
 
 
+def test_a_line_that_is_gone_costs_what_it_took(tmp_path: Path) -> None:
+    """A load of its own line, and what waits for it."""
+    profiles = []
+    for name, line in (("with", "tl.load(o + i) *"), ("without", "")):
+        kernel = defined(tmp_path / name / "kernels.py", f"+\n            {line}\n           ")
+        x = torch.ones(64)
+        with session(evidence=True) as prof:
+            for _ in range(2):
+                kernel[(4,)](x, x.clone(), 8, BLOCK=64)
+        profiles.append(prof.profile)
+    difference = profscope.diff(*profiles)
+    at = line_of(kernel, "tl.store") + 1
+    row = next(each for each in difference.code.to_dict("records") if each["line"] == at)
+    assert (row["a"], row["b"], row["basis"]) == ("load 1", "none", "samples")
+    samples = profiles[0].samples.query("binary == 'bare'")
+    own = samples[(samples["line"] == at) | (samples["blamed_line"] == at)]
+    took = difference.iloc[0]["self_a"] * own["samples"].sum() / samples["samples"].sum()
+    assert row["change"] == pytest.approx(-took)
+
+
 def test_a_profile_without_texts_says_so(one_stage: Profile, three_stages: Profile) -> None:
     bare = replace(one_stage, metadata=one_stage.metadata | {"code": []})
     code = profscope.diff(bare, three_stages).code
@@ -218,6 +241,17 @@ def test_a_renamed_kernel_is_compared_with_what_it_was(one_stage: Profile, three
     assert len(difference.code) == len(plain.code)
 
 
-def test_a_wrong_name_is_said(one_stage: Profile, three_stages: Profile) -> None:
-    with pytest.raises(profscope.errors.DiffError, match="no kernel matmul; it has matmul_kernel"):
-        profscope.diff(one_stage, three_stages, pair={"matmul": "matmul_kernel"})
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("matmul", "matmul_kernel", "first profile has no kernel matmul; it has add_kernel, matmul_kernel"),
+        ("matmul_kernel", "product", "second profile has no kernel product; it has add_kernel, matmul"),
+        ("matmul_kernel", "add_kernel", "first profile would have two kernels add_kernel"),
+    ],
+)
+def test_a_wrong_name_is_said(old: str, new: str, said: str) -> None:
+    with session() as prof:
+        launch_matmul(1, launches=1)
+        launch_add()
+    with pytest.raises(profscope.errors.DiffError, match=said):
+        profscope.diff(prof, prof, pair={old: new})

@@ -93,6 +93,27 @@ def test_a_kernel_that_moved_in_its_file_has_no_row(
     assert "the compiled code is the same" in capsys.readouterr().out
 
 
+def test_a_kernel_in_a_file_of_another_name_has_no_row(
+    kernel: str, like: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "copied.py").write_text(KERNEL)
+    words = ["compile-diff", kernel, f"{tmp_path}/copied.py:scale_kernel", "--like", like]
+    assert main([*words, "--fail-on", "."]) == 0
+    assert "the compiled code is the same" in capsys.readouterr().out
+
+
+def test_other_arithmetic_is_never_called_the_same(
+    like: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("plus", "x + 1"), ("times", "x * 1000")):
+        (tmp_path / f"{name}.py").write_text(KERNEL.replace("x * 2", text))
+    kernels = [f"{tmp_path}/{name}.py:scale_kernel" for name in ("plus", "times")]
+    assert main(["compile-diff", *kernels, "--like", like]) == 0
+    told = capsys.readouterr().out
+    assert "the same" not in told
+    assert "no compared fact of the code differs" in told or " -> " in told
+
+
 def test_a_change_of_the_source_is_told_and_may_fail(
     kernel: str, like: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

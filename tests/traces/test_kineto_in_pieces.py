@@ -129,6 +129,16 @@ def test_an_odd_event_is_read_alike(oddity: str, every: int, tmp_path: Path) -> 
     check_same(text, tmp_path / "t.json")
 
 
+def test_an_event_without_a_category_is_no_kernel(tmp_path: Path) -> None:
+    """Nor where no other event tells a reader that there are categories."""
+    told = document()
+    kernels = [event for event in told["traceEvents"] if is_kernel(event)]
+    told["traceEvents"] = kernels
+    for event in kernels[1:]:
+        del event["cat"]
+    assert len(kernels_of(check_same(json.dumps(told).encode(), tmp_path / "t.json"))) == 1
+
+
 def test_spellings_that_only_escapes_tell(tmp_path: Path) -> None:
     text = json.dumps(document()).encode()
     for word, spelled in ((b'"kernel"', rb'"k\u0065rnel"'), (b'"cat"', rb'"c\u0061t"'), (b"add", b"a\xffd")):

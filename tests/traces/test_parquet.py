@@ -88,3 +88,22 @@ def test_other_peoples_files_are_named(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "cut.parquet").write_bytes((saved / "t.parquet").read_bytes()[:500])
     with pytest.raises(TraceError, match=r"cut\.parquet is damaged: cut\.parquet: "):
         profscope.load(tmp_path / "cut.parquet")
+
+
+@pytest.mark.parametrize(
+    ("written", "damaged", "what"),
+    [
+        (b"\x15\x12\x15\x06", b"\x15\x00\x15\x06", "its row group 0"),  # how a page is to be decoded
+        (b"\x18\x04\0\0\0\0", b"\x18\x04\x09\0\0\0", "its footer"),  # which launches a row group has
+    ],
+)
+def test_what_tells_how_to_read_is_checked(
+    written: bytes, damaged: bytes, what: str, saved: Path, tmp_path: Path
+) -> None:
+    content = (saved / "t.parquet").read_bytes()
+    size = int.from_bytes(content[-8:-4], "little")
+    begin = len(content) - 8 - size if what == "its footer" else 0
+    at = content.index(written, begin)
+    (tmp_path / "t.parquet").write_bytes(content[:at] + damaged + content[at + len(written) :])
+    with pytest.raises(TraceError, match=f"is damaged: {what} does not have the checksum that it states"):
+        profscope.load(tmp_path / "t.parquet", launch=0)

@@ -104,11 +104,22 @@ def test_bad_input_is_one_line(traces: dict[str, str], tmp_path: Path) -> None:
     for arguments, status, says in (
         ((traces["before"], str(tmp_path / "none.json")), 1, "none.json"),
         ((traces["before"], str(text)), 1, "a.json is"),
+        (
+            (traces["before"], traces["again"], "--pair", "matmul_kernel=product"),
+            1,
+            "the second profile has no kernel product; it has matmul_kernel",
+        ),
     ):
         done = run("diff", *arguments)
         assert (done.returncode, done.stdout) == (status, ""), arguments
         assert says in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_a_comment_has_no_code(traces: dict[str, str]) -> None:
+    done = run("diff", traces["before"], traces["again"], "--format", "md", "--show", "code")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--format md has no code" in done.stderr
 
 
 def test_a_side_that_is_not_to_be_trusted_is_named(traces: dict[str, str], tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 traces in the packets at their start, Parquet in its metadata. What is drawn is not read."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from profscope.errors import TraceError
@@ -11,20 +10,17 @@ from profscope.schema import Tables
 from profscope.traces.chrome.text import END as JSON_END
 from profscope.traces.chrome.text import FIRST_LINE_END, FIRST_LINE_START
 from profscope.traces.perfetto.protobuf import END as PACKETS_END
-from profscope.traces.perfetto.protobuf import data_place
 from profscope.traces.profscope_object import KEYS, object_tables
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["read", "recognises"]
 
 _PARQUET = b"PAR1"
-_HEAD_BYTES = 32
-"""More than the tags and lengths before a packet's data take."""
 
 
 def recognises(file: TraceFile) -> bool:
     """Also JSON where one of the keys is damaged: such a file must not pass for another tool's."""
-    if file.head.startswith((FIRST_LINE_START, _PARQUET)) or _has_packets(file):
+    if file.head.startswith((FIRST_LINE_START, _PARQUET)) or file.has_packets:
         return True
     return file.chrome is not None and not KEYS.isdisjoint(file.chrome.fields)
 
@@ -37,8 +33,8 @@ def read(file: TraceFile) -> Tables:
         from profscope.traces.parquet import tables_in_file
 
         return tables_in_file(file)
-    if _has_packets(file):
-        text = _data_text(file)
+    if file.has_packets:
+        text = file.packets()
         file.check_end(PACKETS_END)
         try:
             document = json.loads(text)
@@ -62,30 +58,3 @@ def _first_line_document(file: TraceFile) -> Any:
         return json.loads(line.removesuffix(FIRST_LINE_END) + b"}")
     except (ValueError, RecursionError):
         return None  # all of it says better what is wrong
-
-
-def _has_packets(file: TraceFile) -> bool:
-    begin, end = data_place(file.head[:_HEAD_BYTES])
-    return begin < end
-
-
-def _data_text(file: TraceFile) -> bytes:
-    """The JSON text in the packets at the start. Raises TraceError for a file that ends inside it."""
-    text, ahead = bytearray(), bytearray()
-    pieces = file.pieces()
-    while True:
-        _fill(ahead, pieces, _HEAD_BYTES)
-        begin, end = data_place(bytes(ahead[:_HEAD_BYTES]))
-        if begin == end:
-            return bytes(text)
-        _fill(ahead, pieces, end)
-        if len(ahead) < end:
-            raise TraceError(f"{file} is cut off: its data end in the middle")
-        text += ahead[begin:end]
-        del ahead[:end]
-
-
-def _fill(ahead: bytearray, pieces: Iterator[bytes], size: int) -> None:
-    """Read on until that many bytes are there, or all there are."""
-    while len(ahead) < size and (piece := next(pieces, None)) is not None:
-        ahead += piece
