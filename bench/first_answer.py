@@ -4,10 +4,11 @@
     python -m bench.first_answer --spans 23.5 [--json FILE] [--profile]       # millions
     python -m bench.first_answer --tiny             # small sizes; without a GPU on the emulator
 
-Each kernel has a process of its own and an empty cache of Triton's; torch, Triton and the kernel's inputs are
-there when the clock starts. Seconds, and CPU seconds of all threads. Indented phases are parts of the one
-above them, and some overlap. --profile: the 40 functions with most time, work of pools done by the calling
-thread. Many spans are those of a matmul that is recorded now, without a GPU those of a recording, repeated.
+Each kernel has a process of its own, and a cache in which Triton has compiled another kernel; torch, Triton
+and the kernel's inputs are there when the clock starts. Seconds, and CPU seconds of all threads. Indented
+phases are parts of the one above them, and some overlap. --profile: the 40 functions with most time, work of
+pools done by the calling thread. Many spans are those of a matmul that is recorded now, without a GPU those
+of a recording, repeated.
 """
 
 from __future__ import annotations
@@ -77,11 +78,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(not kept)
 
 
+_OTHER_KERNEL: Final = """
+import torch
+from bench import kernels
+workload = kernels.add(1 << 10)
+with kernels.surroundings():
+    workload.launch(workload.inputs("cuda" if torch.cuda.is_available() else "cpu"))
+"""
+
+
 def _in_own_process(name: str, argv: Sequence[str]) -> Mapping[str, tuple[float, float]]:
     """By phase, seconds and CPU seconds; what it prints before is printed."""
     with tempfile.TemporaryDirectory() as cache:
         command = [sys.executable, "-m", "bench.first_answer", *argv, "--of", name]
         environment = {**os.environ, "TRITON_CACHE_DIR": cache}
+        # Triton compiles what all kernels need in the first process ever, which is not timed here.
+        subprocess.run([sys.executable, "-c", _OTHER_KERNEL], env=environment, check=True)
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     *printed, figures = done.stdout.splitlines()
     print(*printed, sep="\n", end="\n" * bool(printed))

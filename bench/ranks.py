@@ -28,7 +28,6 @@ __all__ = ["QUESTIONS", "main", "write_part"]
 _RECORDING: Final = Path(__file__).parents[1] / "tests" / "data" / "events" / "gpt.pftrace.gz"
 _LATE_NS: Final = 40_000
 _SLOW: Final = 1.3
-_STEP: Final = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -146,21 +145,33 @@ def _repeated(spans: int) -> Any:
     return replace(tables, df=many, launches=launches, ctas=ctas)
 
 
-def _first_screen(folder: Path, ranks: int) -> object:
+def _viewed(*words: str) -> None:
     from profscope.viewer.cli import main as view
 
-    return view([str(folder)])
+    if view(words):
+        raise SystemExit("profscope view has failed")
 
 
-def _one_rank(folder: Path, ranks: int) -> object:
-    from profscope.viewer.cli import main as view
+def _one_step(folder: Path, ranks: int) -> None:
+    """The time of each scope on each rank, in the launches of one step."""
+    import duckdb
 
-    return view([str(folder), "--rank", str(ranks // 2)])
+    duckdb.sql("set memory_limit = '1GB'")
+    duckdb.sql("set enable_progress_bar = false")
+    rows = duckdb.sql(_STEP.format(folder)).fetchall()
+    if len({rank for rank, *_ in rows}) != ranks:
+        raise SystemExit("not all ranks have answered")
 
 
-QUESTIONS: Final[dict[str, Callable[[Path, int], object]]] = {
-    "first screen": _first_screen,
-    "one rank": _one_rank,
+_STEP: Final = """
+    select rank, scope, count(*), sum(duration_ns)
+    from read_parquet('{}/*/*.parquet', hive_partitioning = true)
+    where launch < 60 group by all
+"""
+QUESTIONS: Final[dict[str, Callable[[Path, int], None]]] = {
+    "first screen": lambda folder, _: _viewed(str(folder)),
+    "one rank": lambda folder, ranks: _viewed(str(folder), "--rank", str(ranks // 2)),
+    "one step, by DuckDB": _one_step,
 }
 
 

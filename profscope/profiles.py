@@ -148,7 +148,8 @@ class Questions(abc.ABC):
 
 class Profile(Tables, Questions):
     """The data of a session, as plain tables: `df`, `launches`, `ctas`, `samples`, `counts`, `counters`,
-    `experiments`, `host`, `events` and `metadata` (see `Tables`), and questions about them (see `Questions`).
+    `experiments`, `host`, `events`, `sums` and `metadata` (see `Tables`), and questions about them (see
+    `Questions`).
 
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
     `profscope.analysis.spans.corrections`), and where torch.compile made kernels `module`, `model_file` and

@@ -35,22 +35,20 @@ is "off", "contiguous" or "resident", and `saved_pct` its saving of the bare tim
 the cost model, on the emulator: the other one is missing, and all are missing if it was not timed. `valid`:
 nothing else changed; `why_not`: why it is not valid or was not made, else "".
 
-`sums` has one row per launch and site if the spans of a job do not fit into memory: then `df` has
-those of one rank, and the sums those of all. `count`, `total_*`, `self_*` and `max_*` are as in a summary,
-without the cost of records if that is known, and never scaled up to a grid; `outermost` counts the spans of
-whole warps, and `root_*` is their time; `self_squares` adds up the squares of the CTAs' self times, in the
-profile's unit, 0 if all CTAs recorded.
-
-`host` has one row per scope of the host's code (`profscope.scope`, NVTX ranges, torch.profiler's
-`record_function`: `source`), in order of beginning; `parent` is the row of the scope around it on its thread,
--1 at a root. Behind these columns it has one for each metric, float64, NaN if a scope has none. `events` has
-one row per event of the host's and the GPUs' that Kineto saw: `kind` is "kernel", "collective", "copy" or
-"set" on a GPU, and "op", "call" (of CUDA's) or "annotation" on the host. `parent` is the event around it on
-its thread, or the call that launched it, -1 if none is known; `host` is the row of the scope it was in, or
-was launched in, -1 for none; `launch` that of the table of launches, -1 for none; `bytes` the copied bytes,
--1 if unknown; `call_path` the scopes and events around it, outermost first. On the host `device` and `stream`
-are -1, on a GPU `thread` is. Times of these two tables, and of no other, are of the host's clock
-(`time.time_ns()`). `host` of a launch is the row of the scope it was launched in, -1 for none.
+`sums` has one row per launch and site if the spans of a job do not fit into memory: then `df` has those of
+one rank. Its figures are as in a summary, but never scaled up to a grid; `outermost` counts the spans of
+whole warps, `root_*` is their time, and `self_squares` adds up the squares of the CTAs' self times, in the
+profile's unit, 0 if all CTAs recorded. `host` has one row per scope of the host's code (`profscope.scope`,
+NVTX ranges, torch.profiler's `record_function`: `source`), in order of beginning; `parent` is the row of the
+scope around it on its thread, -1 at a root. Behind these columns it has one for each metric, float64, NaN if
+a scope has none. `events` has one row per event of the host's and the GPUs' that Kineto saw: `kind` is
+"kernel", "collective", "copy" or "set" on a GPU, and "op", "call" (of CUDA's) or "annotation" on the host.
+`parent` is the event around it on its thread, or the call that launched it, -1 if none is known; `host` is
+the row of the scope it was in, or was launched in, -1 for none; `launch` that of the table of launches, -1
+for none; `bytes` the copied bytes, -1 if unknown; `call_path` the scopes and events around it, outermost
+first. On the host `device` and `stream` are -1, on a GPU `thread` is. Times of these two tables, and of no
+other, are of the host's clock (`time.time_ns()`). `host` of a launch is the row of the scope it was launched
+in, -1 for none.
 """
 
 from __future__ import annotations
@@ -472,8 +470,7 @@ class Tables:
     counters: hardware counters of bare launches, the columns of COUNTER_DTYPES.
     experiments: costs of lines, measured by leaving them out, the columns of EXPERIMENT_DTYPES.
     ctas: when the CTAs of launches began and ended, and on which SM, the columns of CTA_DTYPES.
-    sums: of the spans of each site in each launch, if df has those of one rank only, the columns of
-        SUM_DTYPES.
+    sums: of the spans of each site in each launch, if df has one rank's only, the columns of SUM_DTYPES.
     """
 
     df: pd.DataFrame = field(default_factory=spans_frame)

@@ -301,6 +301,11 @@ class Session(Questions):
         return self.profile.ctas
 
     @property
+    def sums(self) -> pd.DataFrame:
+        """Empty: a session has all its spans; see `Profile`."""
+        return self.profile.sums
+
+    @property
     def samples(self) -> pd.DataFrame:
         """PC samples of observed launches, with stall reasons; see `Profile`."""
         return self.profile.samples

@@ -6,7 +6,7 @@ A name proves nothing: a checkpoint may be in `rank=5/`. A trace is profscope's 
     Chrome JSON    the first line that the exporter writes
     Perfetto       a packet with profscope's own field at the start
     Parquet        the key that profscope puts into the footer
-    ranks.json     its schema, at the start
+    _ranks.json    its schema, at the start
 
 A command replaces these, empty files, and what else profscope writes, by these marks:
 

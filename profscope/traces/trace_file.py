@@ -20,7 +20,6 @@ from profscope.store.free_memory import free_bytes
 from profscope.threads import daemon
 from profscope.traces.chrome.text import json_document
 from profscope.traces.output import gzip_end
-from profscope.traces.perfetto.protobuf import data_place
 from profscope.traces.places import is_remote, place
 from profscope.traces.trace_filter import TraceFilter
 
@@ -160,6 +159,8 @@ class TraceFile:
     @property
     def has_packets(self) -> bool:
         """Whether packets of a Perfetto trace with profscope's data stand at its start."""
+        from profscope.traces.perfetto.protobuf import data_place  # not before a file is there: numpy
+
         begin, end = data_place(self.head[:PACKET_HEAD_BYTES])
         return begin < end
 
@@ -182,6 +183,8 @@ class TraceFile:
     def _packets(self) -> bytes:
         if not self.has_packets:
             return b""
+        from profscope.traces.perfetto.protobuf import data_place
+
         text, ahead = bytearray(), bytearray()
         pieces = self.pieces()
         while True:

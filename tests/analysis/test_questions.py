@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from profscope.analysis.findings import FINDING_DTYPES
 from profscope.analysis.questions import GROUPS, question_names
 from profscope.errors import OptionError
 from profscope.profiles import Profile
+from profscope.schema import Tables
 from tests.support.sessions import launch_add, session
 from tests.support.validation import validate
 
@@ -54,7 +56,7 @@ def test_a_session_offers_what_a_profile_offers() -> None:
     with session() as prof:
         launch_add()
     public = {name for name in dir(Profile()) if not name.startswith("_")}
-    tables = {"df", "launches", "ctas", "samples", "counts", "counters", "experiments", "host", "events"}
+    tables = {each.name for each in fields(Tables)} - {"metadata"}
     questions = {"summary", "lines", "breakdown", "limits", "findings", "overhead", "verdict", "hangs"}
     others = {"brief", "report", "program", "ranks", "timeline", "plot", "save", "show", "tables"}
     assert public == tables | questions | others | {"metadata", "of", "emulated", "unit"}

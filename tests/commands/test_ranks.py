@@ -169,7 +169,7 @@ dist.destroy_process_group()
     assert ran.returncode == 0, ran.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["program", "queue.py", "t"]
     assert "wrote t/rank=1/trace.json; profscope view t shows all" in ran.stderr.replace(f"{tmp_path}/", "")
-    parts = json.loads((tmp_path / "t" / "ranks.json").read_text())["parts"]
+    parts = json.loads((tmp_path / "t" / "_ranks.json").read_text())["parts"]
     assert [parts[rank]["path"] for rank in ("0", "1")] == ["rank=0/trace.json", "rank=1/trace.json"]
     profile = profscope.load(tmp_path / "t")
     assert profile.launches["rank"].tolist() == [0, 1, 1]

@@ -69,7 +69,7 @@ def test_the_page_about_the_format_tells_the_truth() -> None:
         for name, dtype, offset in _fields(header)
         if name != "reserved"
     ]
-    assert f"Version {SCHEMA}." in page
+    assert f"Version {SCHEMA}," in page
     assert f"## The launch header\n\n{LAUNCH_HEADER.itemsize} bytes" in page
     assert f"## Stamps\n\n{STAMP.itemsize} bytes" in page
     assert f"more than {MAX_STAMPED:,} CTAs" in page

@@ -127,7 +127,7 @@ def test_a_manifest_that_is_none_costs_a_note(content: str, job: Path) -> None:
     (job / NAME).write_text(content)
     loaded = profscope.load(job)
     assert sorted(set(loaded.launches["rank"])) == [0, 1, 2]
-    assert sum("ranks.json is no list of ranks" in note for note in loaded.metadata["notes"]) == 1
+    assert sum("_ranks.json is no list of ranks" in note for note in loaded.metadata["notes"]) == 1
 
 
 def test_the_form_of_a_manifest(job: Path) -> None:

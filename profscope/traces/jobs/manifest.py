@@ -1,10 +1,10 @@
-"""`ranks.json` in a job's folder: where the part of each rank is, and how many spans it has.
+"""`_ranks.json` in a job's folder: where the part of each rank is, and how many spans it has.
 
     {"schema": "profscope-ranks/1", "parts": {"0": {"path": "rank=0/trace.parquet", "spans": 199936}}}
 
 `profscope run` writes it when a launcher ends; any program may. It saves a reader the look into each folder,
 which takes long on a store of objects, and is needed where folders cannot be listed, as by HTTP. Parts that
-it does not name are found by their folders.
+it does not name are found by their folders. Spark passes over files whose names begin with an underscore.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from profscope.traces.output import whole_file
 
 __all__ = ["MANIFEST_START", "NAME", "StatedPart", "read_manifest", "write_manifest"]
 
-NAME: Final = "ranks.json"
+NAME: Final = "_ranks.json"
 _SCHEMA: Final = "profscope-ranks/1"
 MANIFEST_START: Final = f'{{"schema": "{_SCHEMA}"'.encode()
 
