@@ -82,6 +82,10 @@ def test_a_rank_or_a_launch_is_read_alone(job: Path) -> None:
     own = profscope.load(job / "rank=3" / "trace.parquet")
     assert_frame_equal(one.df.drop(columns="start_ns"), own.df.drop(columns="start_ns"))
     assert one.launches["rank"].tolist() == [3] * 3
+    assert [note for note in one.metadata["notes"] if "bare" in note] == ["rank 3: 3 launches ran bare"]
+    assert one.metadata["device"] == own.metadata["device"]
+    assert [each["rank"] for each in one.metadata["ranks"]] == [3]
+    assert one.metadata["ranks"][0]["clock"] == "aligned"
     assert "p50_ns" in one.summary()
     launch = profscope.load(job, launch=4)
     assert launch.launches[["launch", "rank"]].to_numpy().tolist() == [[4, 1]]

@@ -17,7 +17,7 @@ from profscope.traces.formats import PARTIAL, rank_folders
 from profscope.traces.jobs.folder import JobFolder, of_one_run
 from profscope.traces.jobs.manifest import MANIFEST_START, StatedPart, read_manifest
 from profscope.traces.jobs.manifest import NAME as MANIFEST
-from profscope.traces.jobs.merging import merged
+from profscope.traces.jobs.merging import OF_RANKS, merged
 from profscope.traces.jobs.stack import Part
 from profscope.traces.loading import load_part
 from profscope.traces.places import is_remote
@@ -71,8 +71,10 @@ def _one_rank(file: TraceFile, job: JobFolder, rank: int) -> Tables:
     parts = [Part(loaded.tables, str(job.paths[rank].relative_to(job.folder)), rank)]
     if rank and 0 in job.paths:
         with suppress(TraceError):  # then the times are the rank's own, and a note says so
-            first = load_part(job.paths[0], replace(only, launch=0)).tables
-            parts.append(Part(Tables(metadata=first.metadata), "", 0))
+            first = load_part(job.paths[0], replace(only, launch=0)).tables.metadata
+            clocks = {name: first[name] for name in ("job", "host_clock") if name in first}
+            alike = {name: value for name, value in loaded.tables.metadata.items() if name not in OF_RANKS}
+            parts.append(Part(Tables(metadata=alike | clocks), "", 0))
     merged_parts = merged(parts, samples_of=rank)
     ranks = [each for each in merged_parts.metadata["ranks"] if each["rank"] == rank]
     return replace(merged_parts, metadata=merged_parts.metadata | {"ranks": ranks})

@@ -33,10 +33,10 @@ from profscope.traces.jobs.stack import Part, Stack, moved_rows, stacked
 from profscope.traces.jobs.times import Aligned, aligned, around_together
 from profscope.traces.trace_filter import SAMPLES_OF_RANK
 
-__all__ = ["launch_offsets", "merged", "merged_stack"]
+__all__ = ["OF_RANKS", "launch_offsets", "merged", "merged_stack"]
 
 Ints = NDArray[np.int64]
-_OWN: Final = (
+OF_RANKS: Final = (
     "notes", "kernels", "variants", "sources", "code", "baseline", "budget", "building", "sampler",
     "evidence", "program", "job", "host_clock", "ranks", SAMPLES_OF_RANK,
 )  # fmt: skip
@@ -288,7 +288,7 @@ def _metadata(
         )
     ]
     return {
-        **{name: value for name, value in first.items() if name not in _OWN},
+        **{name: value for name, value in first.items() if name not in OF_RANKS},
         "notes": [*notes, *own_notes],
         "variants": described,
         "sources": list(sources.values()),
