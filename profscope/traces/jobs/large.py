@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from profscope.errors import TraceError
 from profscope.schema import Tables
@@ -28,13 +27,8 @@ def read_large_job(file: TraceFile, job: JobFolder) -> Tables:
     only = file.only
     heads, unread = read_heads(job.folder, job.paths)
     heads, said = of_one_run(job, heads, [*job.notes, *unread])
-    first = stack_of(heads, -1, Tables())
-    offsets = launch_offsets(first)
-    shown = _slowest(heads)
-    if only.launch is not None:
-        shown = _with_launch(first.column("launches", "launch"), offsets, only.launch)
+    shown, launch = (_slowest(heads), None) if only.launch is None else _with_launch(heads, only.launch)
     rank = heads[shown].rank
-    launch = None if only.launch is None else only.launch - offsets[shown]
     loaded = load_part(job.paths[rank], replace(only, launch=launch, variant=None))
     spans = sum(job.spans.values())
     file.left_out = spans - len(loaded.tables.df)
@@ -55,9 +49,11 @@ def _slowest(heads: Sequence[Head]) -> int:
     return int(np.argmax(took))
 
 
-def _with_launch(launches: Sequence[NDArray[np.int32]], offsets: Sequence[int], launch: int) -> int:
-    """The place of the part with a launch of this number in the whole."""
-    for at, (own, offset) in enumerate(zip(launches, offsets, strict=True)):
+def _with_launch(heads: Sequence[Head], launch: int) -> tuple[int, int]:
+    """The place of the part with a launch of this number in the whole, and its number there."""
+    stack = stack_of(heads, -1, Tables())
+    launches = stack.column("launches", "launch")
+    for at, (own, offset) in enumerate(zip(launches, launch_offsets(stack), strict=True)):
         if (own == launch - offset).any():
-            return at
+            return at, launch - offset
     raise TraceError(f"no launch {launch}; there are {sum(map(len, launches))} launches")
