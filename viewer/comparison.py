@@ -20,7 +20,7 @@ from profscope.analysis.comparing.code_changes import (
     share_text,
 )
 from profscope.analysis.comparing.code_facts import INSTRUCTIONS
-from profscope.analysis.comparing.differences import differences, program_text, status_text
+from profscope.analysis.comparing.differences import differences, program_text, row_texts
 from profscope.analysis.comparing.gate import (
     is_slower,
     launch_text,
@@ -37,7 +37,7 @@ from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, grid, pad, wrap
 from profscope.viewer.header import EMULATED
 from profscope.viewer.input import part_of, read
-from profscope.viewer.units import count_text, duration_text, printable
+from profscope.viewer.units import printable
 
 __all__ = ["Comparison", "Row", "compare", "render"]
 
@@ -266,22 +266,9 @@ def _table(rows: Sequence[Row], unit: str, width: int) -> list[Text]:
     columns += [Column("change"), Column("%"), Column("least", spare=4), Column("most", spare=4)]
     columns += [Column("count", spare=6), Column("", "name")]
     apart = told_apart([((row["scope"], row["line_a"], row["line_b"]), row["call_path"]) for row in rows])
-    cells = []
-    for row, path in zip(rows, apart, strict=True):
-        of = "total" if row["kind"] == "async" else "self"
-        times = row[f"{of}_a"], row[f"{of}_b"]
-        before, after = (
-            "-" if absent else duration_text(value, unit)
-            for value, absent in zip(
-                times, (row["status"] == "appeared", row["status"] == "gone"), strict=True
-            )
-        )
-        changes = [_signed(each, unit) for each in (row["change"], row["low"], row["high"])]
-        percent = "-" if row["percent"] is None else f"{row['percent']:+.1f}"
-        counts = dict.fromkeys(count_text(round(each)) for each in (row["count_a"], row["count_b"]) if each)
-        place = [printable(row["scope"] + path), _lines(row)]
-        told = status_text(row["status"], row["change"], significant=row["significant"])
-        cells.append([*place, before, after, changes[0], percent, *changes[1:], ">".join(counts), told])
+    cells = [
+        [printable(row["scope"] + path), *row_texts(row, unit)] for row, path in zip(rows, apart, strict=True)
+    ]
     styles = [_style(row) for row in rows]
     return grid(columns, cells, styles, width)
 
@@ -290,13 +277,3 @@ def _style(row: Row) -> str:
     if not row["significant"]:
         return "dim"
     return "" if row["kind"] == "async" else "red" if row["change"] > 0 else "green"
-
-
-def _lines(row: Row) -> str:
-    """ "24", or "24>26" where it has moved."""
-    known = [str(line) for line in (row["line_a"], row["line_b"]) if line]
-    return ">".join(dict.fromkeys(known))
-
-
-def _signed(value: float, unit: str) -> str:
-    return ("+" if value > 0 else "") + duration_text(value, unit)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.comparing.differences import program_text, status_text
+from profscope.analysis.comparing.differences import program_text, row_texts
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, heading_text
-from profscope.analysis.texts import Child, Markup, count_text, tag, three_digits
+from profscope.analysis.texts import Child, Markup, tag
 
 __all__ = ["comparison_html", "has_columns"]
 
@@ -60,25 +60,5 @@ def comparison_html(table: pd.DataFrame, launches: Iterable[str]) -> Markup:
 
 def _table(rows: Iterable[Mapping[Any, Any]], unit: str) -> Markup:
     heads = tag("tr", *(tag("th", head, scope="col") for head in _HEADS))
-    cells = (tag("tr", *(tag("td", text) for text in _cells(row, unit))) for row in rows)
+    cells = (tag("tr", *(tag("td", text) for text in (row["scope"], *row_texts(row, unit)))) for row in rows)
     return tag("table", tag("thead", heads), tag("tbody", *cells))
-
-
-def _cells(row: Mapping[Any, Any], unit: str) -> Iterator[str]:
-    """The texts of `_HEADS`; of work in flight the total time, else the self time."""
-    of, status = "total" if row["kind"] == "async" else "self", row["status"]
-    yield row["scope"]
-    yield ">".join(dict.fromkeys(str(line) for line in (row["line_a"], row["line_b"]) if line))
-    yield "-" if status == "appeared" else "".join(three_digits(row[f"{of}_a"], unit))
-    yield "-" if status == "gone" else "".join(three_digits(row[f"{of}_b"], unit))
-    yield _signed(row["change"], unit)
-    yield "-" if pd.isna(row["percent"]) else f"{row['percent']:+.1f}"
-    yield _signed(row["low"], unit)
-    yield _signed(row["high"], unit)
-    counts = (count_text(round(each)) for each in (row["count_a"], row["count_b"]) if each)
-    yield ">".join(dict.fromkeys(counts))
-    yield status_text(status, row["change"], significant=row["significant"])
-
-
-def _signed(value: float, unit: str) -> str:
-    return ("+" if value > 0 else "") + "".join(three_digits(value, unit))

@@ -42,6 +42,7 @@ __all__ = [
     "differences",
     "program",
     "program_text",
+    "row_texts",
     "status_text",
 ]
 
@@ -356,6 +357,28 @@ def _duration(value: float, unit: str) -> str:
 
 def _parts(parts: tuple[float, float]) -> str:
     return f"{parts[0]:.1%} of A, {parts[1]:.1%} of B"
+
+
+def row_texts(row: Mapping[Any, Any], unit: str) -> list[str]:
+    """A row of `differences` as tables show it behind its scope: line, A, B, change, percent, least, most,
+    count and status; of work in flight the total time, else the self time."""
+    of, status = "total" if row["kind"] == "async" else "self", row["status"]
+    counts = (count_text(round(each)) for each in (row["count_a"], row["count_b"]) if each)
+    return [
+        ">".join(dict.fromkeys(str(line) for line in (row["line_a"], row["line_b"]) if line)),
+        "-" if status == "appeared" else "".join(three_digits(row[f"{of}_a"], unit)),
+        "-" if status == "gone" else "".join(three_digits(row[f"{of}_b"], unit)),
+        _signed(row["change"], unit),
+        "-" if pd.isna(row["percent"]) else f"{row['percent']:+.1f}",
+        _signed(row["low"], unit),
+        _signed(row["high"], unit),
+        ">".join(dict.fromkeys(counts)),
+        status_text(status, row["change"], significant=row["significant"]),
+    ]
+
+
+def _signed(value: float, unit: str) -> str:
+    return ("+" if value > 0 else "") + "".join(three_digits(value, unit))
 
 
 def status_text(status: str, change: float, *, significant: bool) -> str:
