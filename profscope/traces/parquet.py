@@ -29,7 +29,7 @@ from profscope.store.file_checks import most_parquet_cells
 from profscope.threads import worker_pool
 from profscope.traces.compact import REFERENCES, categorical, categories, renumbered
 from profscope.traces.exporters import Piece
-from profscope.traces.parquet_tables import entries, stated, tables_in
+from profscope.traces.parquet_tables import entries, stated, tables_in, text_array
 from profscope.traces.profscope_object import DAMAGE
 from profscope.traces.trace_file import TraceFile, check_room
 
@@ -117,9 +117,7 @@ def span_table(df: pd.DataFrame, columns: pa.Schema) -> pa.Table:
 def _array(column: pd.Series[Any], kind: pa.DataType) -> pa.Array:
     if not pa.types.is_dictionary(kind):
         return pa.array(column, kind, from_pandas=True)
-    codes = column.cat.codes.to_numpy().astype(np.int32)
-    texts = pa.array([str(value) for value in column.cat.categories], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), texts)
+    return text_array(column)
 
 
 def read_columns(

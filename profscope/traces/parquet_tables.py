@@ -40,7 +40,17 @@ from profscope.traces.profscope_object import SCHEMA, check_schema, packed_ctas,
 from profscope.traces.trace_file import TraceFile
 from profscope.version import __version__
 
-__all__ = ["KEY", "Stated", "arrow_tables", "entries", "frame_of", "has_sums", "stated", "tables_in"]
+__all__ = [
+    "KEY",
+    "Stated",
+    "arrow_tables",
+    "entries",
+    "frame_of",
+    "has_sums",
+    "stated",
+    "tables_in",
+    "text_array",
+]
 
 KEY: Final = b"profscope"
 _DIGEST, _CTAS = KEY + b".digest", KEY + b".ctas"
@@ -103,11 +113,15 @@ def _packed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> bytes:
 
 def _array(column: pd.Series[Any], kind: str) -> pa.Array:
     if kind == "category":
-        codes = pa.array(column.cat.codes.to_numpy().astype(np.int32))
-        return pa.DictionaryArray.from_arrays(
-            codes, pa.array([*map(str, column.cat.categories)], pa.string())
-        )
+        return text_array(column)
     return pa.array(column.tolist() if kind == "str" else column.to_numpy(), _ARROW[kind])
+
+
+def text_array(column: pd.Series[Any]) -> pa.DictionaryArray:
+    """A column of categories, missing ones as null."""
+    codes = column.cat.codes.to_numpy().astype(np.int32)
+    texts = pa.array([str(value) for value in column.cat.categories], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), texts)
 
 
 def _digest(text: bytes) -> str:

@@ -101,7 +101,7 @@ def rows_of_sums(tables: Tables) -> tuple[Ints, pd.DataFrame]:
 
 def figures_of_sums(tables: Tables, row: Ints, rows: int) -> dict[str, Ints]:
     """As `sums_of`, and the longest span of each row: max_ns, max_cycles. row: see `rows_of_sums`."""
-    sums, weight = tables.sums, _weights(tables)
+    sums, weight = tables.sums, _weights(tables, tables.sums)
     seen = {name: np.bincount(row, sums[name].to_numpy(), rows) for name in _ADDED}
     scaled = {name: np.bincount(row, sums[name].to_numpy() * weight, rows) for name in _ADDED}
     figures = {"count": scaled["count"], "seen": seen["count"], "root": scaled[f"root_{tables.unit}"]}
@@ -150,10 +150,11 @@ def _shifts(tables: Tables, sums: pd.DataFrame, place: Ints, places: int) -> Flo
         return np.zeros(places)
     synchronous = np.asarray(sums["kind"].array != "async")
     records = sums["count"].to_numpy() + ENTRY_RECORDS * sums["outermost"].to_numpy()
-    weight = OfLaunches(tables.launches, launch_scales(tables), 1.0).of(sums["launch"].to_numpy())
+    weight = _weights(tables, sums)
     each = one_records_shift(tables, cost, *(float(tables.sums[f"total_{unit}"].sum()) for unit in UNITS))
     return np.asarray(np.bincount(place, records * synchronous * weight, places) * each, np.float64)
 
 
-def _weights(tables: Tables) -> Floats:
-    return OfLaunches(tables.launches, launch_scales(tables), 1.0).of(tables.sums["launch"].to_numpy())
+def _weights(tables: Tables, sums: pd.DataFrame) -> Floats:
+    """By row of the sums, for how many CTAs each recorded one stands."""
+    return OfLaunches(tables.launches, launch_scales(tables), 1.0).of(sums["launch"].to_numpy())
