@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from bench.reading import compiled_environment
+
 __all__ = ["kineto_events", "main", "write_trace"]
 
 ROOT: Final = Path(__file__).parents[1]
@@ -129,14 +131,9 @@ def _compared(path: Path, folder: Path, repeats: int) -> dict[str, Any]:
 
 def _measured(words: Sequence[str], folder: Path) -> dict[str, float]:
     """What a Python process takes. Raises CalledProcessError if it fails."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
-        "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
-    }
     begin = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.DEVNULL, cwd=folder, env=environment
+        [sys.executable, *words], stdout=subprocess.DEVNULL, cwd=folder, env=compiled_environment(folder)
     )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -25,7 +25,7 @@ from typing import Any, Final
 # What is heavy is imported where it is needed: a command's peak of memory is not less than what the process
 # that starts it holds (getrusage(2)).
 
-__all__ = ["STEPS", "main", "many_launches"]
+__all__ = ["STEPS", "compiled_environment", "main", "many_launches"]
 
 _KERNELS, _LAUNCHES, _WARPS, _ITERATIONS, _SMS = 20, 40, 8, 60, 132
 _SPANS_A_CTA: Final = _WARPS * (3 + 5 * _ITERATIONS)
@@ -75,7 +75,7 @@ def _prepared(folder: Path, spans_m: float, many_m: float) -> dict[str, Any]:
     """Save all that is looked at; what to tell of it and of this run. Modules are compiled by that, too."""
     command = "from bench.reading import saved; import sys; saved(sys.argv[1], *map(float, sys.argv[2:]))"
     words = [sys.executable, "-c", command, str(folder), str(spans_m), str(many_m)]
-    environment = _environment(folder)
+    environment = compiled_environment(folder)
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     first_view = [sys.executable, "-m", "profscope", "view", "t.parquet", "--launch", "7"]
@@ -267,7 +267,7 @@ def _measured(name: str, folder: Path, spans_m: float) -> dict[str, Any]:
         words = ["profscope", "view", *step.split()]
     else:
         words = ["bench.reading", "--of", str(folder), "--do", name, "--spans", str(spans_m)]
-    environment = _environment(folder)
+    environment = compiled_environment(folder)
     begin = time.perf_counter()
     with tempfile.TemporaryFile("w+") as printed:
         process = subprocess.Popen(
@@ -284,7 +284,7 @@ def _measured(name: str, folder: Path, spans_m: float) -> dict[str, Any]:
     return found | {"answer": ""} | ({} if isinstance(step, str) else json.loads(text.splitlines()[-1]))
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def compiled_environment(folder: Path) -> dict[str, str]:
     """With modules that were compiled before, as installed ones are."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return environment | {
