@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import profscope
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces.importers import ranks
+from profscope.traces.jobs.manifest import write_manifest
 from profscope.viewer.cli import main
 from tests.support.profiles import regular_profile
 
@@ -111,6 +113,30 @@ def test_it_is_not_saved_as_if_it_were_whole(job: Path, tmp_path: Path) -> None:
         profscope.load(job).save(tmp_path / "all.pftrace.gz")
     profscope.load(job).save(tmp_path / "all.html")
     assert not (tmp_path / "all.pftrace.gz").exists()
+
+
+@pytest.mark.usefixtures("large")
+def test_a_part_without_sums_is_named(job: Path, tmp_path: Path) -> None:
+    shutil.copytree(job, tmp_path / "step")
+    own = profscope.load(job / "rank=1" / "trace.parquet").tables
+    alone = {name: value for name, value in own.metadata.items() if name != "job"}
+    Profile.of(replace(own, metadata=alone)).save(tmp_path / "step" / "rank=1" / "trace.parquet")
+    prof = profscope.load(tmp_path / "step")
+    assert sorted(set(prof.launches["rank"])) == [0, 2, 3]
+    said = "rank 1 is missing: rank=1/trace.parquet has no sums; rank=1 shows it"
+    assert said in prof.metadata["notes"]
+    assert len(profscope.load(tmp_path / "step", rank=1).df) == len(own.df)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_manifest_makes_no_other_format_large(tmp_path: Path) -> None:
+    write(tmp_path, 0)
+    profscope.load(tmp_path / "rank=0" / "trace.parquet").save(tmp_path / "rank=0" / "trace.pftrace.gz")
+    (tmp_path / "rank=0" / "trace.parquet").unlink()
+    write_manifest(tmp_path, {0: tmp_path / "rank=0" / "trace.pftrace.gz"}, {0: 10**9})
+    prof = profscope.load(tmp_path)
+    assert len(prof.df) > 0
+    assert prof.sums.empty
 
 
 @pytest.mark.usefixtures("large")

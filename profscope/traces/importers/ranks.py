@@ -4,10 +4,11 @@ A part is what a rank has written, or, where it was killed, what it had recorded
 of another run is named in the notes; the rest is read.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from profscope.errors import TraceError
 from profscope.installed import missing
@@ -22,6 +23,7 @@ from profscope.traces.jobs.stack import Part
 from profscope.traces.loading import load_part
 from profscope.traces.places import is_remote
 from profscope.traces.trace_file import TraceFile
+from profscope.traces.trace_filter import TraceFilter
 
 __all__ = ["job_folder", "read", "recognises"]
 
@@ -71,7 +73,7 @@ def _one_rank(file: TraceFile, job: JobFolder, rank: int) -> Tables:
     parts = [Part(loaded.tables, str(job.paths[rank].relative_to(job.folder)), rank)]
     if rank and 0 in job.paths:
         with suppress(TraceError):  # then the times are the rank's own, and a note says so
-            first = load_part(job.paths[0], replace(only, launch=0)).tables.metadata
+            first = _metadata_of(job, 0)
             clocks = {name: first[name] for name in ("job", "host_clock") if name in first}
             alike = {name: value for name, value in loaded.tables.metadata.items() if name not in OF_RANKS}
             parts.append(Part(Tables(metadata=alike | clocks), "", 0))
@@ -103,17 +105,36 @@ def job_folder(folder: Path) -> JobFolder:
             notes.append(f"rank {rank} is missing: it has written nothing")
             continue
         paths[rank] = path
-        spans[rank] = _known_spans(path) if count is None else count
+        spans[rank] = _known_spans(path, count)
     return JobFolder(folder, paths, spans, frozenset((*stated, *folders)), notes)
 
 
-def _known_spans(path: Path) -> int:
-    """How many spans a part has that can be read without them; 0 of any other."""
-    if path.suffix != ".parquet" or not path.is_file() or missing("parquet"):
+def _known_spans(path: Path, stated: int | None) -> int:
+    """How many spans a part has that can be read without them; 0 of any other. stated: by the manifest."""
+    if not _has_head(path):
         return 0
+    if stated is not None:
+        return stated
     from profscope.traces.jobs.heads import span_count
 
-    return span_count(path)
+    return span_count(path) if path.is_file() else 0
+
+
+def _has_head(path: Path) -> bool:
+    """Whether it can be read without its spans."""
+    return path.suffix == ".parquet" and not missing("parquet")
+
+
+def _metadata_of(job: JobFolder, rank: int) -> Mapping[str, Any]:
+    """Of a part, without its spans if that can be. Raises TraceError."""
+    if not _has_head(job.paths[rank]):
+        return load_part(job.paths[rank], TraceFilter(launch=0)).tables.metadata
+    from profscope.traces.jobs.heads import read_heads
+
+    heads, notes = read_heads(job.folder, {rank: job.paths[rank]})
+    if not heads:
+        raise TraceError(notes[0])
+    return heads[0].metadata
 
 
 def _part(folder: Path) -> Path | None:

@@ -34,12 +34,14 @@ _OF_ONE: Final = frozenset(("kernels", "sampler", "evidence", "baseline"))
 
 @dataclass(frozen=True)
 class Head:
-    """What a part says beside its spans: its metadata, and tables as they are in the file."""
+    """What a part says beside its spans: its metadata, and tables as they are in the file. is_summed: whether
+    there are no spans that its sums lack."""
 
     rank: int
     name: str
     metadata: Mapping[str, Any]
     tables: Mapping[str, pa.Table]
+    is_summed: bool
 
 
 def span_count(path: Path) -> int:
@@ -64,11 +66,13 @@ def read_heads(folder: Path, paths: Mapping[int, Path]) -> tuple[list[Head], lis
     return heads, notes
 
 
-def _read(file: TraceFile, known: _Metadata) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+def _read(file: TraceFile, known: _Metadata) -> tuple[dict[str, Any], dict[str, pa.Table], bool]:
     try:
         with file.path.open("rb") as content:
-            texts = pq.read_metadata(content).metadata or {}
-        return known.of(file, stated(file, texts, _READ).metadata), arrow_tables(file, texts, _READ)
+            footer = pq.read_metadata(content)
+        texts = footer.metadata or {}
+        metadata = known.of(file, stated(file, texts, _READ).metadata)
+        return metadata, arrow_tables(file, texts, _READ), has_sums(texts) or not footer.num_rows
     except TraceError:
         raise
     except (ValueError, KeyError, OSError, RecursionError, zlib.error, pa.ArrowException) as error:

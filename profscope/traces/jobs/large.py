@@ -27,6 +27,13 @@ def read_large_job(file: TraceFile, job: JobFolder) -> Tables:
     only = file.only
     heads, unread = read_heads(job.folder, job.paths)
     heads, said = of_one_run(job, heads, [*job.notes, *unread])
+    without = [head for head in heads if not head.is_summed]
+    said += [
+        f"rank {head.rank} is missing: {head.name} has no sums; rank={head.rank} shows it" for head in without
+    ]
+    heads = [head for head in heads if head.is_summed]
+    if not heads:
+        raise TraceError(f"{file} has no part that can be read: {'; '.join(said)}")
     shown, launch = (_slowest(heads), None) if only.launch is None else _with_launch(heads, only.launch)
     rank = heads[shown].rank
     loaded = load_part(job.paths[rank], replace(only, launch=launch, variant=None))
