@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from profscope.analysis.spans.asked_once import asked_once
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.pieces import each_piece, pieces
 from profscope.analysis.spans.rows import Ints, begins_of_runs, grid_scales, not_samples
-from profscope.analysis.spans.summing import SummedSpans, share_errors, summed_spans
+from profscope.analysis.spans.summing import share_errors
 from profscope.analysis.texts import Markup, count_text, tag
 from profscope.analysis.timeline.distances import distances
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
@@ -167,23 +166,17 @@ def verdict(tables: Tables) -> Verdict:
     "emulated" for a profile of the emulator's, whatever else there is. The rules are in docs/verdict.md.
     """
     apart = distances(tables) if len(tables.samples) else pd.DataFrame()
-    return verdict_of(tables, overhead(tables), apart, partial(summed_spans, tables))
+    return verdict_of(tables, overhead(tables), apart)
 
 
-def verdict_of(
-    tables: Tables,
-    costs: pd.DataFrame,
-    apart: pd.DataFrame,
-    spans: Callable[[], SummedSpans],
-) -> Verdict:
-    """`verdict` with known results of `overhead` and `distances`. spans: of the tables, asked for if only
-    some CTAs were recorded."""
+def verdict_of(tables: Tables, costs: pd.DataFrame, apart: pd.DataFrame) -> Verdict:
+    """`verdict` with known results of `overhead` and `distances`."""
     launches = tables.launches
     rows, pairs = costs.to_dict("records"), apart.to_dict("records")
     said = costs.attrs["not_measured"]
     short, clocks = _short_spans(tables), _clock_changes(tables)
     is_sampled = bool((grid_scales(launches) != 1).any()) and len(tables.df) > 0
-    errors = share_errors(tables, spans()) if is_sampled else {}
+    errors = share_errors(tables) if is_sampled else {}
     verdicts = {}
     for _, of_variant in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(of_variant["kernel"].iloc[0]), int(of_variant["variant"].iloc[0])

@@ -101,7 +101,8 @@ class BuildAside:
         """Install for the body of a with statement; what is being built at its end is given up."""
         # Of all the objects that Inductor has made it takes a third of a second or more. What is built and
         # loaded would soon bring it about in a step; here nobody waits for one.
-        gc.collect()
+        if "torch._inductor" in sys.modules:
+            gc.collect()
         self._workers = workers = Workers(WORKER_PROGRAM, self._most, _NICE)
         try:
             yield

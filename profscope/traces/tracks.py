@@ -19,6 +19,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.op_labels import label_of
+from profscope.analysis.spans.pieces import each_piece, whole_pieces
+from profscope.threads import worker_pool
 
 __all__ = [
     "RUN_COLUMNS",
@@ -119,12 +121,15 @@ def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
     start = df["start_ns"].to_numpy()
     end = start + df["duration_ns"].to_numpy()
     kernel, kernels = _kernels(df, device[first], first)
-    slot = _cta_slots(df, device, kernel, first, start, np.where(synchronous, end, start))
+    with worker_pool(1) as pool:
+        found = pool.submit(_runs_that_overlap, df, first, run, synchronous, start, end)
+        slot = _cta_slots(df, device, kernel, first, start, np.where(synchronous, end, start))
+        overlapping = found.result().tolist()
     # A run whose spans do not nest is split: what lane 0 cannot hold becomes runs of its own.
     split_first: list[int] = []
     split_from: list[int] = []
     split_lane: list[int] = []
-    for stray in _runs_that_overlap(df, run, synchronous, start, end).tolist():
+    for stray in overlapping:
         rows = np.flatnonzero(synchronous[first[stray] : first[stray] + lengths[stray]]) + first[stray]
         lanes = nesting_lanes(start[rows], end[rows])
         for lane in range(1, int(lanes.max()) + 1):
@@ -228,22 +233,28 @@ def _cta_slots(df: pd.DataFrame, device: Ints, kernel: Ints, first: Ints, start:
     return np.repeat(interval_slots(place, begin, finish), np.diff(opening, append=len(first)))
 
 
-def _runs_that_overlap(df: pd.DataFrame, run: Ints, synchronous: Flags, start: Ints, end: Ints) -> Ints:
+def _runs_that_overlap(
+    df: pd.DataFrame, first: Ints, run: Ints, synchronous: Flags, start: Ints, end: Ints
+) -> Ints:
     """The runs whose synchronous spans do not nest in ns as parent and depth say."""
-    parent, depth = df["parent"].to_numpy(), df["depth"].to_numpy()
-    inner = synchronous & (parent >= 0) & (parent < len(df))  # a selection of rows may lack the parent
-    above = np.where(inner, parent, 0)
-    outside = (start < start[above]) | (end > end[above])
-    wrong = [np.flatnonzero(inner & outside)]
-    for level in range(int(depth.max(initial=-1)) + 1):
-        # Of one depth and parent, each must end before the next starts.
-        rows = np.flatnonzero((depth == level) & synchronous)
-        before, after = rows[:-1], rows[1:]
-        overlap = (
-            (start[after] < end[before]) & (parent[before] == parent[after]) & (run[before] == run[after])
-        )
-        wrong.append(after[overlap])
-    return np.unique(run[np.concatenate(wrong)])
+    parent, depth, count = df["parent"].to_numpy(), df["depth"].to_numpy(), len(df)
+
+    def of_piece(part: slice) -> Ints:
+        own, own_run, own_depth = parent[part], run[part], depth[part]
+        # A selection of rows may lack the parent, and may have it in any other piece.
+        inner = np.flatnonzero(synchronous[part] & (own >= 0) & (own < count))
+        above, mine = own[inner], part.start + inner
+        wrong = [inner[(start[mine] < start[above]) | (end[mine] > end[above])]]
+        for level in range(int(own_depth.max(initial=-1)) + 1):
+            # Of one depth and parent, each must end before the next starts.
+            rows = np.flatnonzero((own_depth == level) & synchronous[part])
+            before, after = rows[:-1], rows[1:]
+            overlap = start[part][after] < end[part][before]
+            overlap &= (own[before] == own[after]) & (own_run[before] == own_run[after])
+            wrong.append(after[overlap])
+        return own_run[np.concatenate(wrong)]
+
+    return np.unique(np.concatenate(each_piece(of_piece, whole_pieces(first, count))))
 
 
 def _one_number(keys: Iterable[Ints]) -> Ints:

@@ -137,7 +137,7 @@ def profile_model(
         )
         costs = overhead(judged)
         apart = of_whole.distances if len(judged.samples) else pd.DataFrame()
-        verdict = verdict_of(judged, costs, apart, lambda: of_whole.spans)
+        verdict = verdict_of(judged, costs, apart)
         judgement = asked.result() if asked else judgement
     assert judgement is not None
     summary = sources.summary if {*parts} & {"lines", "work"} else pd.DataFrame()

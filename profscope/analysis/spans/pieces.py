@@ -6,6 +6,7 @@ Rows are numbered by what tells them apart without an array of all rows' keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise, starmap
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from profscope.threads import worker_pool
 
-__all__ = ["PIECE_ROWS", "Numbers", "each_piece", "even_pieces", "numbers_by", "pieces"]
+__all__ = ["PIECE_ROWS", "Numbers", "each_piece", "even_pieces", "numbers_by", "pieces", "whole_pieces"]
 
 PIECE_ROWS: Final = 1 << 16
 """Rows of a piece; a few more where a warp's spans do not end there. With fewer, steps are so short
@@ -30,6 +31,13 @@ T = TypeVar("T")
 def even_pieces(count: int) -> list[slice]:
     """So many rows, cut wherever it may be."""
     return [slice(at, min(at + PIECE_ROWS, count)) for at in range(0, count, PIECE_ROWS)] or [slice(0, 0)]
+
+
+def whole_pieces(begins: Ints, count: int) -> list[slice]:
+    """So many rows, cut where runs of rows begin; begins: their first rows, ascending, 0 among them."""
+    near = np.searchsorted(begins, np.arange(PIECE_ROWS, count, PIECE_ROWS))
+    cuts = np.unique(begins[near[near < len(begins)]]).tolist()
+    return list(starmap(slice, pairwise([0, *cuts, count])))
 
 
 def pieces(df: pd.DataFrame) -> list[slice]:

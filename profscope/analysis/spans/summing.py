@@ -215,11 +215,11 @@ def standard_errors(tables: Tables, spans: SummedSpans, place: Ints, places: int
     It has two parts: CTAs differ, and only some may have recorded; and records shift the times of all. NaN
     where one CTA of a launch recorded, or those of a list.
     """
-    sampled = _of_samples(tables, spans, place, places)
+    sampled = _of_samples(tables, place, places)
     return np.asarray(np.hypot(sampled, _shifts(tables, spans, place, places)), np.float64)
 
 
-def _of_samples(tables: Tables, spans: SummedSpans, place: Ints, places: int) -> Floats:
+def _of_samples(tables: Tables, place: Ints, places: int) -> Floats:
     """The part that CTAs differ by; 0 where all recorded.
 
     A launch that recorded n of N CTAs adds N^2 (1 - n/N) s^2 / n to the variance, s^2 being that of a CTA's
@@ -227,10 +227,14 @@ def _of_samples(tables: Tables, spans: SummedSpans, place: Ints, places: int) ->
     record in each. Replays of a CUDA graph are not, and count as one long launch.
     """
     launches = tables.launches
-    scale = grid_scales(launches)
-    if (scale == 1).all():
+    if (grid_scales(launches) == 1).all():
         return np.zeros(places)
-    launch, _, at, took = cta_cells(tables, spans, place, scale != 1)
+    cells = cta_cells(tables)
+    there = np.flatnonzero(place[cells.row] >= 0)
+    of_ctas, cell = np.unique(cells.cta[there] * places + place[cells.row[there]], return_inverse=True)
+    took = np.bincount(cell, cells.took[there], len(of_ctas))
+    launch_of = np.append(cells.launch[np.flatnonzero(_changes(cells.cta))], -1)  # by CTA
+    launch, at = launch_of[of_ctas // places], of_ctas % places
     recorded = launches["ctas"].to_numpy(np.float64)
     told = (recorded > 1) & ~launches["kernel"].isin(not_samples(tables.metadata)).to_numpy()
     grid = np.maximum(grid_ctas(launches), 1)
@@ -299,41 +303,45 @@ def first_replays(launches: pd.DataFrame) -> Ints:
 
 
 class CtaCells(NamedTuple):
-    """The self time of each place in each CTA of sampled launches, in order of launch, CTA and place. launch:
-    the row in the table of launches, of replays that of the first; cta: numbered from 0; took: not 0."""
+    """The self time of each row of a summary in each CTA of launches that recorded only some, in order of
+    launch, CTA and row. launch: the row in the table of launches, of replays that of the first; cta: numbered
+    from 0; row: as in `SummedSpans.rows`; took: in the tables' unit, not 0."""
 
     launch: Ints
     cta: Ints
-    place: Ints
+    row: Ints
     took: Floats
 
 
-def cta_cells(tables: Tables, spans: SummedSpans, place: Ints, sampled: Flags) -> CtaCells:
-    """place: of each row of the summary, or -1. sampled: by launch, whether it counts."""
-    df = spans.df
-    number = OfLaunches(tables.launches, np.where(sampled, first_replays(tables.launches), -1), -1)
+@asked_once
+def cta_cells(tables: Tables) -> CtaCells:
+    df, spans = tables.df, summed_spans(tables)
+    sampled = np.where(grid_scales(tables.launches) != 1, first_replays(tables.launches), -1)
+    number = OfLaunches(tables.launches, sampled, -1)
     duration = getattr(spans.durations, tables.unit)
     columns = [df[name].to_numpy() for name in ("launch", "cta", "parent")]
+    kind, rows = df["kind"].array, max(1, len(spans.rows))
 
     def of_piece(part: slice) -> tuple[Ints, Ints, Ints, Floats]:
         launch, cta, parents = (column[part] for column in columns)
+        launch = number.of(launch)
         parent = np.where(parents < 0, -1, parents - part.start)
-        own = own_times(
-            duration[part].astype(np.int64), parent, np.asarray(df["kind"].array[part] != "async")
-        )
-        row, at = number.of(launch), place[spans.row[part]]
-        chosen = np.flatnonzero((row >= 0) & (at >= 0) & (own != 0))
-        return row[chosen], cta[chosen].astype(np.int64), at[chosen], own[chosen].astype(np.float64)
+        own = own_times(duration[part].astype(np.int64), parent, np.asarray(kind[part] != "async"))
+        at = np.flatnonzero((launch >= 0) & (own != 0))
+        launch, cta, row = launch[at], cta[at].astype(np.int64), spans.row[part][at].astype(np.int64)
+        begins = _changes(launch, cta)
+        cell, cells = pd.factorize((np.cumsum(begins) - 1) * rows + row)
+        first = np.flatnonzero(begins)[cells // rows]
+        return launch[first], cta[first], cells % rows, np.bincount(cell, own[at], len(cells))
 
     found = each_piece(of_piece, spans.parts)
-    launch, cta, at, took = (np.concatenate(each) for each in zip(*found, strict=True))
-    order = np.lexsort((at, cta, launch))
-    launch, cta, at = launch[order], cta[order], at[order]
+    launch, cta, row, took = (np.concatenate(each) for each in zip(*found, strict=True))
+    order = np.lexsort((row, cta, launch))
+    launch, cta, row = launch[order], cta[order], row[order]
     of_cta = _changes(launch, cta)
-    first = np.flatnonzero(of_cta | _changes(at))
-    number_of = np.cumsum(of_cta) - 1
+    first = np.flatnonzero(of_cta | _changes(row))
     summed = np.add.reduceat(took[order], first) if len(first) else took
-    return CtaCells(launch[first], number_of[first], at[first], summed)
+    return CtaCells(launch[first], (np.cumsum(of_cta) - 1)[first], row[first], summed)
 
 
 def _changes(*columns: Ints) -> Flags:
@@ -347,7 +355,7 @@ _TOP: Final = 0.1
 """Of a configuration's warp time: what has less of it is no top row."""
 
 
-def share_errors(tables: Tables, spans: SummedSpans) -> dict[tuple[str, int], float]:
+def share_errors(tables: Tables) -> dict[tuple[str, int], float]:
     """By kernel and variant, the largest standard error of its top rows' shares of the time of its warps, as
     a part of the share. None is known of those without an entry: all CTAs recorded, those of a list, or one.
     """
@@ -356,31 +364,32 @@ def share_errors(tables: Tables, spans: SummedSpans) -> dict[tuple[str, int], fl
     told = (scale != 1) & ~launches["kernel"].isin(not_samples(tables.metadata)).to_numpy()
     if not told.any():
         return {}
-    cells = cta_cells(tables, spans, np.arange(len(spans.rows)), told)
-    rows = spans.rows[list(GROUP_COLUMNS)]
+    every = cta_cells(tables)
+    cells = CtaCells(*(column[told[every.launch]] for column in every))
+    rows = summed_spans(tables).rows[list(GROUP_COLUMNS)]
     group = rows.groupby(list(GROUP_COLUMNS), sort=False, observed=True).ngroup().to_numpy()
-    first = np.flatnonzero(np.diff(cells.cta, prepend=-1))
+    first = np.flatnonzero(_changes(cells.cta))
     recorded = np.bincount(cells.launch[first], minlength=len(launches))
     grid = grid_ctas(launches)
-    own = np.bincount(cells.place, cells.took * (grid / np.maximum(recorded, 1))[cells.launch], len(rows))
+    own = np.bincount(cells.row, cells.took * (grid / np.maximum(recorded, 1))[cells.launch], len(rows))
     share = own / np.maximum(np.bincount(group, own)[group], 1)
     top = np.flatnonzero(share >= _TOP)
     ctas = pd.DataFrame(
         {
             "cta": cells.cta[first],
             "launch": cells.launch[first],
-            "group": group[cells.place[first]],
-            "time": np.bincount(cells.cta, cells.took),
+            "group": group[cells.row[first]],
+            "time": np.bincount(cells.cta, cells.took)[cells.cta[first]],
         }
     )
-    each = ctas.merge(pd.DataFrame({"group": group[top], "place": top, "share": share[top]}), on="group")
-    taken = pd.DataFrame({"cta": cells.cta, "place": cells.place, "took": cells.took})
-    each = each.merge(taken, on=["cta", "place"], how="left")
+    each = ctas.merge(pd.DataFrame({"group": group[top], "row": top, "share": share[top]}), on="group")
+    taken = pd.DataFrame({"cta": cells.cta, "row": cells.row, "took": cells.took})
+    each = each.merge(taken, on=["cta", "row"], how="left")
     each["rest"] = each["took"].fillna(0.0) - each["share"] * each["time"]
-    spread = each.groupby(["place", "launch"])["rest"].var().reset_index()
+    spread = each.groupby(["row", "launch"])["rest"].var().reset_index()
     size, of = recorded[spread["launch"]], grid[spread["launch"]]
     added = of**2 * np.maximum(1 - size / of, 0) * spread["rest"].to_numpy() / size
-    error = np.sqrt(np.bincount(spread["place"], added, len(rows)))[top] / own[top]
+    error = np.sqrt(np.bincount(spread["row"], added, len(rows)))[top] / own[top]
     worst: dict[tuple[str, int], float] = {}
     for at, one in zip(top.tolist(), error.tolist(), strict=True):
         key = str(rows["kernel"].iloc[at]), int(rows["variant"].iloc[at])

@@ -33,15 +33,15 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     tracks = assign_tracks(df, row_devices(df, tables.launches))
     site, table = numbered.result()
     spans = encode(df, site, table, pool)
+    bars = pool.submit(lambda: group_bars(tables, tracks, warp_runs(df, tracks))) if len(df) else None
     drawing = draw(df, tracks)
     made = pool.submit(EventPackets, df, site, table, tracks, drawing) if len(df) else None
     text = object_text(tables, spans()).encode("ascii")
     for begin in range(0, len(text), DATA_BYTES):
         yield packet(field(DATA_FIELD, text[begin : begin + DATA_BYTES]))
-    if made is not None:
+    if made is not None and bars is not None:
         naming = device_word(tables.launches), tables.emulated
-        bars = group_bars(tables, tracks, warp_runs(df, tracks))
-        yield b"".join(tree(df, tracks, drawing, bars, naming))
+        yield partial(_joined, tree(df, tracks, drawing, bars.result(), naming))
         events = made.result()
         for cut in events.cuts():
             yield partial(events.block, *cut)
@@ -50,3 +50,7 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     if drawn is not None:
         yield from around_packets(drawn)
     yield END
+
+
+def _joined(packets: Iterator[bytes]) -> bytes:
+    return b"".join(packets)

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.spans.pieces import PIECE_ROWS, each_piece
+from profscope.analysis.spans.pieces import each_piece, whole_pieces
 from profscope.analysis.spans.rows import begins_of_runs
 from profscope.traces.perfetto.annotations import SEQUENCE, Part, TrackNames, annotations, kinds_of
 from profscope.traces.perfetto.protobuf import (
@@ -335,34 +335,44 @@ def number_arrows(df: pd.DataFrame, tracks: Tracks, drawing: Drawing) -> Arrows 
 
 def draw(df: pd.DataFrame, tracks: Tracks) -> Drawing:
     """Order a span table's rows by its tracks."""
-    start = df["start_ns"].to_numpy()
-    rows = _run_by_run(tracks, start)
-    asynchronous = (tracks.async_lane >= 0)[rows]
-    in_lanes = _lane_by_lane(rows[asynchronous], tracks.async_lane, start)
-    rows = rows[~asynchronous]
-    depth = df["depth"].to_numpy()[rows].astype(np.int64)
-    run = tracks.run[rows]
-    mark = (df["kind"] == "mark").to_numpy()
-    end = start + np.where(mark, 0, df["duration_ns"])
-    strays = np.union1d(tracks.spread, _runs_of_wrong_depth(run, depth, mark[rows]))
-    strays = np.union1d(strays, _runs_that_do_not_nest(run, depth, start[rows], end[rows]))
-    bounds = np.flatnonzero(np.diff(run, prepend=-1, append=-1))
-    of_stray = np.isin(run[bounds[:-1]], strays)
-    for first, last in zip(bounds[:-1][of_stray].tolist(), bounds[1:][of_stray].tolist(), strict=True):
-        mine = rows[first:last]
-        mine = mine[np.lexsort((-end[mine], start[mine]))]
-        rows[first:last], depth[first:last] = mine, nested_depth(start[mine], end[mine])
-    counts = np.concatenate(
-        [
-            np.bincount(tracks.track[run], minlength=len(tracks.table)),
-            np.bincount(tracks.async_lane[in_lanes]),
-        ]
-    )
+    start, duration, depths = (df[name].to_numpy() for name in ("start_ns", "duration_ns", "depth"))
+    is_mark = (df["kind"] == "mark").to_numpy()
+    is_spread = np.zeros(len(tracks.first), np.bool_)
+    is_spread[tracks.spread] = True
+    begin, length = _run_by_run(tracks, start)
+
+    def of_runs(part: slice) -> tuple[Ints, Ints, Ints, Ints]:
+        """Of whole runs: the rows that are drawn on their tracks, depths, rows on lanes, rows by track."""
+        rows = _rows_of(begin[part], length[part])
+        on_lanes = tracks.async_lane[rows] >= 0
+        in_lanes, rows = rows[on_lanes], rows[~on_lanes]
+        run, depth = tracks.run[rows], depths[rows].astype(np.int64)
+        starts, ends = start[rows], start[rows] + np.where(is_mark[rows], 0, duration[rows])
+        deep = _runs_of_wrong_depth(run, depth, is_mark[rows])
+        wrong = _runs_that_do_not_nest(run, depth, starts, ends)
+        for stray in np.unique(np.concatenate([run[is_spread[run]], deep, wrong])).tolist():
+            at = np.flatnonzero(run == stray)
+            order = at[np.lexsort((-ends[at], starts[at]))]
+            rows[at], depth[at] = rows[order], nested_depth(starts[order], ends[order])
+        return rows, depth, in_lanes, np.bincount(tracks.track[run], minlength=len(tracks.table))
+
+    found = each_piece(of_runs, _cut(tracks.run[begin], length))
+    rows, depth, in_lanes = (np.concatenate(each) for each in list(zip(*found, strict=True))[:3])
+    in_lanes = _lane_by_lane(in_lanes, tracks.async_lane, start)
+    counts = [sum(each[3] for each in found), np.bincount(tracks.async_lane[in_lanes])]
     return Drawing(
         np.concatenate([rows, in_lanes]),
         np.concatenate([depth, np.zeros(len(in_lanes), np.int64)]),
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.cumsum(np.concatenate([[0], *counts])).astype(np.int64),
     )
+
+
+def _cut(run: Ints, length: Ints) -> list[slice]:
+    """Stretches of rows, with their run and length, cut so that no run is in two pieces."""
+    first = np.append(0, np.cumsum(length))  # of each stretch
+    begins = begins_of_runs(run)
+    cuts = [np.searchsorted(first, each.start) for each in whole_pieces(first[begins], int(first[-1]))]
+    return list(starmap(slice, pairwise([*cuts, len(run)])))
 
 
 def nested_depth(start: Ints, end: Ints) -> Ints:
@@ -377,16 +387,20 @@ def nested_depth(start: Ints, end: Ints) -> Ints:
     return depth
 
 
-def _run_by_run(tracks: Tracks, start: Ints) -> Ints:
-    """All rows, ordered by their run's track, their run's start, and their number."""
+def _run_by_run(tracks: Tracks, start: Ints) -> tuple[Ints, Ints]:
+    """All rows in stretches of one run, ordered by their run's track, their run's start, and their number:
+    where each begins, and its length."""
     rank = np.empty(len(tracks.first), np.int64)
     rank[np.lexsort((tracks.first, start[tracks.first], tracks.track))] = np.arange(len(rank))
-    # Neighbours of one run move together, so there is little to sort.
-    begin = np.flatnonzero(np.diff(tracks.run, prepend=-1))
+    begin = begins_of_runs(tracks.run)
     length = np.diff(begin, append=len(tracks.run))
     order = np.lexsort((begin, rank[tracks.run[begin]]))
-    begin, length = begin[order], length[order]
-    rows: Ints = np.arange(len(tracks.run)) + np.repeat(begin - (np.cumsum(length) - length), length)
+    return begin[order], length[order]
+
+
+def _rows_of(begin: Ints, length: Ints) -> Ints:
+    """Stretches of rows, one behind the other."""
+    rows: Ints = np.arange(int(length.sum())) + np.repeat(begin - (np.cumsum(length) - length), length)
     return rows
 
 
@@ -400,8 +414,8 @@ def _lane_by_lane(rows: Ints, async_lane: Ints, start: Ints) -> Ints:
     return rows
 
 
-def _runs_of_wrong_depth(run: Ints, depth: Ints, mark: NDArray[np.bool_]) -> Ints:
-    """The runs whose depth leaps or does not begin at 0, or has something inside a mark."""
+def _runs_of_wrong_depth(run: Ints, depth: Ints, mark: Flags) -> Ints:
+    """Of whole runs, those whose depth leaps or does not begin at 0, or that have something inside a mark."""
     limit = np.zeros(len(depth), np.int64)
     limit[1:] = np.where(run[1:] == run[:-1], depth[:-1] + ~mark[:-1], 0)
     return np.unique(run[depth > limit])
@@ -409,16 +423,6 @@ def _runs_of_wrong_depth(run: Ints, depth: Ints, mark: NDArray[np.bool_]) -> Int
 
 def _runs_that_do_not_nest(run: Ints, depth: Ints, start: Ints, end: Ints) -> Ints:
     """The runs with spans outside the ones they would be drawn in, as a selection of rows may have."""
-    begins = begins_of_runs(run)
-    near = np.searchsorted(begins, np.arange(PIECE_ROWS, len(run), PIECE_ROWS))
-    cuts = np.unique(begins[near[near < len(begins)]]).tolist()
-    parts = list(starmap(slice, pairwise([0, *cuts, len(run)])))
-    found = each_piece(lambda part: _outside(run[part], depth[part], start[part], end[part]), parts)
-    return np.unique(np.concatenate(found))
-
-
-def _outside(run: Ints, depth: Ints, start: Ints, end: Ints) -> Ints:
-    """The same of whole runs."""
     number, wrong = np.arange(len(depth)), []
     for level in range(int(depth.max(initial=0)), 0, -1):
         number = number[depth[number] <= level]

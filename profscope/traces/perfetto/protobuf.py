@@ -22,6 +22,7 @@ __all__ = [
     "field",
     "fixed64",
     "long_varint",
+    "long_varints",
     "packet",
     "padded_varint",
     "read_varint",
@@ -34,10 +35,13 @@ VARINT, FIXED64, LENGTH_DELIMITED = 0, 1, 2
 """Wire types."""
 
 LARGEST_VARINT_BYTES = 10
+_OF_ONE_BYTE = tuple(bytes([value]) for value in range(0x80))
 
 
 def varint(value: int) -> bytes:
     """An integer in the fewest bytes; a negative one as its 64 bits, as int32 and int64 fields have it."""
+    if 0 <= value < 0x80:  # nearly all are lengths and tags
+        return _OF_ONE_BYTE[value]
     left = value & 0xFFFF_FFFF_FFFF_FFFF
     data = bytearray()
     while left >= 0x80:
@@ -138,13 +142,26 @@ def short_varint(tag: int, values: Ints) -> Words:
 
 def long_varint(tag: int, values: Ints) -> Iterator[Words]:
     """Three words: a tag's byte, and any 64 bits."""
-    data = np.empty((len(values), 2 + LONG_BYTES), np.uint8)
-    data[:, :2] = np.frombuffer(padded_varint(tag, 2), np.uint8)
+    yield from _columns(_tagged(padded_varint(tag, 2), values))
+
+
+def long_varints(tag: int, values: Ints) -> list[bytes]:
+    """Fields of any 64 bits each, of one length."""
+    data = _tagged(varint(tag), values)
+    width, together = data.shape[1], data.tobytes()
+    return [together[at : at + width] for at in range(0, len(together), width)]
+
+
+def _tagged(tag: bytes, values: Ints) -> NDArray[np.uint8]:
+    """A tag and a number in LONG_BYTES, shape (values, bytes)."""
+    data = np.empty((len(values), len(tag) + LONG_BYTES), np.uint8)
+    data[:, : len(tag)] = np.frombuffer(tag, np.uint8)
     left = values.astype(np.uint64)
     for at in range(LONG_BYTES):
-        data[:, 2 + at] = (left & np.uint64(0x7F)).astype(np.uint8) | (0x80 if at < LONG_BYTES - 1 else 0)
+        more = np.uint8(0x80 if at < LONG_BYTES - 1 else 0)
+        data[:, len(tag) + at] = (left & np.uint64(0x7F)).astype(np.uint8) | more
         left >>= np.uint64(7)
-    yield from _columns(data)
+    return data
 
 
 def fixed64(values: NDArray[np.generic]) -> Iterator[Words]:

@@ -6,6 +6,7 @@ Tracks with spans have the number of their place in `Drawing`, from 1; those abo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 from profscope.traces.around_tracks import AroundTracks, Track
 from profscope.traces.overview import SUMMARY, Bars, launch_args
-from profscope.traces.perfetto.packets import Drawing, event_places, nested_depth
-from profscope.traces.perfetto.protobuf import field, packet, varint
+from profscope.traces.perfetto.packets import TIMESTAMP, Drawing, event_places, nested_depth
+from profscope.traces.perfetto.protobuf import field, long_varints, packet
 from profscope.traces.tracks import (
     Tracks,
     device_word,
@@ -116,7 +117,8 @@ def track_packet(uuid: int, name: str, parent: int, rank: int) -> bytes:
 
 def slice_text(name: str, kind: str, args: Mapping[str, object]) -> bytes:
     """What an event that begins a slice says of it: category, name, annotations."""
-    return field(22, kind) + field(23, name) + b"".join(field(4, _annotation(*each)) for each in args.items())
+    said = [(name, value if type(value) in (int, float) else str(value)) for name, value in args.items()]
+    return field(22, kind) + field(23, name) + b"".join(_annotation(*each) for each in said)
 
 
 def slice_packets(sequence: int, uuid: int, start: Ints, end: Ints, said: Sequence[bytes]) -> Iterator[bytes]:
@@ -124,7 +126,7 @@ def slice_packets(sequence: int, uuid: int, start: Ints, end: Ints, said: Sequen
     at_begin, at_end = event_places(nested_depth(start, end))
     order = np.empty(2 * len(start), np.int64)
     order[at_begin], order[at_end] = np.arange(len(start)), np.arange(len(start)) + len(start)
-    times = np.append(start, end)[order].tolist()
+    times = long_varints(TIMESTAMP, np.append(start, end)[order])
     on_track = field(11, uuid)
     begins = {id(text): field(11, field(9, _SLICE_BEGIN) + on_track + text) for text in said}
     ends = field(11, field(9, _SLICE_END) + on_track)
@@ -132,21 +134,22 @@ def slice_packets(sequence: int, uuid: int, start: Ints, end: Ints, said: Sequen
     yield from _blocks(sequence, zip(times, events, strict=True))
 
 
-def _blocks(sequence: int, events: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
+def _blocks(sequence: int, events: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
     packets: list[bytes] = []
     own = field(10, sequence)
     for time, event in events:
-        packets.append(packet(b"\x40" + varint(time), own, event))  # field 8
+        packets.append(packet(time, own, event))
         if len(packets) >= _BLOCK_EVENTS:
             yield b"".join(packets)
             packets = []
     yield b"".join(packets)
 
 
-def _annotation(name: str, value: object) -> bytes:
-    """A DebugAnnotation: name, and an int, a double or a string."""
+@lru_cache(_BLOCK_EVENTS, typed=True)  # CTAs of one launch say the same
+def _annotation(name: str, value: Any) -> bytes:
+    """A DebugAnnotation of an event: name, and an int, a float or a string."""
     number = {int: 4, float: 5}.get(type(value), 6)
-    return field(10, name) + field(number, value if isinstance(value, int | float) else str(value))
+    return field(4, field(10, name) + field(number, value))
 
 
 _HOST_SEQUENCE: Final = 2
@@ -212,13 +215,14 @@ def queue_packets(launches: pd.DataFrame) -> Iterator[bytes]:
     )
     yield packet(field(10, _QUEUE_SEQUENCE), field(13, _STARTS_AFRESH), field(12, specifications))
     packets = []
-    times = zip(start.tolist(), (end - start).tolist(), queues, device.tolist(), rows, strict=True)
+    begins = long_varints(TIMESTAMP, start)
+    times = zip(begins, (end - start).tolist(), queues, device.tolist(), rows, strict=True)
     for number, (begin, duration, queue, gpu, row) in enumerate(times):
         said = {"launch": int(row["launch"]), **launch_args(row)}
         extra = b"".join(field(6, field(1, name) + field(2, str(value))) for name, value in said.items())
         event = field(1, number) + field(2, duration) + field(13, queue) + field(14, names[row["kernel"]])
         event += field(11, gpu) + field(10, int(row["launch"])) + extra
-        packets.append(packet(b"\x40" + varint(begin), field(10, _QUEUE_SEQUENCE), field(53, event)))
+        packets.append(packet(begin, field(10, _QUEUE_SEQUENCE), field(53, event)))
         if len(packets) >= _BLOCK_EVENTS:
             yield b"".join(packets)
             packets = []
