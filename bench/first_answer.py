@@ -4,11 +4,12 @@
     python -m bench.first_answer --spans 23.5 [--json FILE] [--profile]       # millions
     python -m bench.first_answer --tiny             # small sizes; without a GPU on the emulator
 
-Each kernel has a process of its own, and a cache in which Triton has compiled another kernel; torch, Triton
-and the kernel's inputs are there when the clock starts. Seconds, and CPU seconds of all threads. Indented
-phases are parts of the one above them, and some overlap. --profile: the 40 functions with most time, work of
-pools done by the calling thread. Many spans are those of a matmul that is recorded now, without a GPU those
-of a recording, repeated.
+All kernels are of one process, in turn, each in a session of its own: the first one imports what all need;
+--rows softmax is a process whose first one is softmax. Triton's cache has another kernel; torch, Triton and
+the kernel's inputs are there when the clock starts. Seconds, and CPU seconds of all threads. Indented phases
+are parts of the one above them, and some overlap. --profile: the 40 functions with most time, work of pools
+done by the calling thread. Many spans are those of a matmul that is recorded now, without a GPU those of a
+recording, repeated.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ __all__ = ["main"]
 
 _BOUNDS_S: Final = {"matmul": 4.0, "softmax": 1.5, "attention": 3.0}
 _MANY: Final = "many spans"
+_Took = Mapping[str, list[float]]
 _MODULES: Final = ("findings", "verdict", "rules.diagnose", "rules.kernel")  # that `findings()` imports
 _PARTS: Final = {
     "decoding": "profscope.decoding.assemble.assemble",
@@ -60,13 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.of:
         profiled = phases.profiled if options.profile else contextlib.nullcontext
-        asked = questions.asked(options.spans, profiled) if options.spans else _first(options, profiled)
+        if options.spans:
+            asked = {_MANY: questions.asked(options.spans, profiled)}
+        else:
+            asked = {name: _first(name, options.tiny, profiled) for name in options.of.split(",")}
         print(json.dumps(asked))
         return 0
     names = [_MANY] if options.spans else [name for name in _BOUNDS_S if re.search(options.rows, name)]
     for package in ("profscope", "instrument_passes", "viewer"):  # as pip does
         compileall.compile_dir(Path(__file__).parents[1] / package, quiet=2)
-    figures = {name: _in_own_process(name, sys.argv[1:] if argv is None else argv) for name in names}
+    figures = _in_own_process(names, sys.argv[1:] if argv is None else argv)
     kept = True
     for name, found in figures.items():
         print(f"\n{name:24}{'s':>8}{'CPU s':>8}{'bound':>8}")
@@ -90,22 +95,22 @@ with kernels.surroundings():
 """
 
 
-def _in_own_process(name: str, argv: Sequence[str]) -> Mapping[str, tuple[float, float]]:
-    """By phase, seconds and CPU seconds; what it prints before is printed."""
+def _in_own_process(names: Sequence[str], argv: Sequence[str]) -> Mapping[str, _Took]:
+    """By name and phase, seconds and CPU seconds; what the process prints before is printed."""
     with tempfile.TemporaryDirectory() as cache:
-        command = [sys.executable, "-m", "bench.first_answer", *argv, "--of", name]
+        command = [sys.executable, "-m", "bench.first_answer", *argv, "--of", ",".join(names)]
         environment = {**os.environ, "TRITON_CACHE_DIR": cache, "PYTHONDONTWRITEBYTECODE": ""}
         # Triton compiles what all kernels need in the first process ever, which is not timed here.
         subprocess.run([sys.executable, "-c", _OTHER_KERNEL], env=environment, check=True)
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     *printed, figures = done.stdout.splitlines()
     print(*printed, sep="\n", end="\n" * bool(printed))
-    found: Mapping[str, tuple[float, float]] = json.loads(figures)
+    found: Mapping[str, _Took] = json.loads(figures)
     return found
 
 
-def _first(options: argparse.Namespace, profiled: Profiled) -> Mapping[str, list[float]]:
-    """The phases up to the first findings."""
+def _first(name: str, is_tiny: bool, profiled: Profiled) -> _Took:
+    """The phases up to the first findings of a kernel."""
     import torch
 
     from bench import kernels
@@ -116,7 +121,7 @@ def _first(options: argparse.Namespace, profiled: Profiled) -> Mapping[str, list
         "softmax": [(8192, 4096), (16, 256)],
         "attention": [(64, 4096), (1, 256)],
     }
-    workload, clock = vars(kernels)[options.of](*sizes[options.of][options.tiny]), Clock()
+    workload, clock = vars(kernels)[name](*sizes[name][is_tiny]), Clock()
     with kernels.surroundings():
         inputs = workload.inputs("cuda" if torch.cuda.is_available() else "cpu")
         synchronize()
@@ -140,7 +145,7 @@ def _first(options: argparse.Namespace, profiled: Profiled) -> Mapping[str, list
                         import_module(f"profscope.analysis.{module}")
                 with clock.parts(_PARTS), phases.pools() as pools, profiled():
                     prof.findings()
-    print(f"{options.of}: findings() opens {len(pools)} thread pools")
+    print(f"{name}: findings() opens {len(pools)} thread pools")
     return clock.took
 
 

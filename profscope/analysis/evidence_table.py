@@ -4,8 +4,7 @@ A row is the instructions of one opcode at one line. Columns of `rows`, which ha
 
     file, line          where in the source; "" and 0 if unknown
     opcode, op          with and without modifiers, in SASS's words ("LDG.E.128", "LDG"); "" if only samples
-    know
-                        of the instruction
+                        know of the instruction
     cls                 its class, such as "global load" (`binaries.listing.CLASSES`)
     instructions        how many there are in the binary
     bytes               that a thread accesses
@@ -24,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +33,7 @@ from numpy.typing import NDArray
 from profscope.analysis.kernels.devices import PIPES, slots_of
 from profscope.binaries.listing import class_of
 from profscope.emulator.ptx_syntax import ptx_class, sass_name
+from profscope.schema import measured_frame, samples_frame
 
 __all__ = [
     "ATOMIC_OPS",
@@ -219,6 +219,15 @@ class EvidenceTable:
 def evidence_table(counts: pd.DataFrame, samples: pd.DataFrame) -> EvidenceTable:
     """The evidence table of one configuration. counts: rows of `prof.counts`; samples: of `prof.samples`, of
     the bare binary."""
+    return _table(counts, samples) if len(counts) or len(samples) else _empty()
+
+
+@cache
+def _empty() -> EvidenceTable:
+    return _table(measured_frame("counts"), samples_frame())
+
+
+def _table(counts: pd.DataFrame, samples: pd.DataFrame) -> EvidenceTable:
     counted = _in_words_of_sass(counts)
     groups = counted.groupby(_KEYS, sort=False, observed=True)
     rows = groups.agg(
