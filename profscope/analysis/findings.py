@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from profscope.analysis.cause import NOISE_PCT, RESULT, Finding
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.spans.ctas import longest_first
 from profscope.analysis.spans.summing import SummedSpans
+from profscope.analysis.variants import rows_of
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 
@@ -150,12 +152,10 @@ def _tested(
     tables: Tables, kernel: str, variant: int, found: list[Finding]
 ) -> tuple[list[Finding], list[str]]:
     """The findings of one configuration, and those that its experiments refute."""
-    own, counts, samples = (
-        table[(table["kernel"] == kernel) & (table["variant"] == variant)]
-        for table in (tables.experiments, tables.counts, tables.samples)
-    )
+    own = rows_of(tables.experiments, kernel, variant)
     if not len(own):
         return found, []
+    counts, samples = (rows_of(table, kernel, variant) for table in (tables.counts, tables.samples))
     from profscope.analysis.rules.tested import with_experiments  # which reads the TTGIR's parser, too
 
     return with_experiments(found, own, counts, sampled=len(samples) > 0, emulated=tables.emulated)
@@ -194,14 +194,16 @@ class _Line(NamedTuple):
 
 def _most_of_the_time(analysis: KernelAnalysis) -> _Line | None:
     """The line with most of the time; None if no span has a line."""
-    sites = analysis.sites[["file", "line"]].assign(own=analysis.total(analysis.spans.own))
-    located = sites[sites["line"] > 0]
-    if not len(located):
+    sites, own = analysis.sites, analysis.total(analysis.spans.own)
+    by_line: dict[tuple[str, int], float] = {}
+    for file, line, time in zip(sites["file"].tolist(), sites["line"].tolist(), own.tolist(), strict=True):
+        if line > 0:
+            by_line[file, line] = by_line.get((file, line), 0) + time
+    if not by_line:
         return None
-    by_line = located.groupby(["file", "line"], observed=True, sort=False, as_index=False)["own"].sum()
-    most = by_line.loc[by_line["own"].idxmax()]
-    share = 100 * most["own"] / analysis.warp_cycles
-    return _Line(most["file"], most["line"], f"{share:.0f} % of the time is at line {most['line']}")
+    (file, line), most = max(by_line.items(), key=itemgetter(1))
+    share = 100 * most / analysis.warp_cycles
+    return _Line(file, line, f"{share:.0f} % of the time is at line {line}")
 
 
 def _untested(analysis: KernelAnalysis, experiments: pd.DataFrame) -> str:
@@ -209,13 +211,8 @@ def _untested(analysis: KernelAnalysis, experiments: pd.DataFrame) -> str:
     most = _most_of_the_time(analysis)
     if most is None:
         return ""
-    own = experiments[
-        (experiments["kernel"] == analysis.kernel)
-        & (experiments["variant"] == analysis.variant)
-        & (experiments["file"] == most.file)
-        & (experiments["line"] == most.line)
-        & (experiments["experiment"] == "off")
-    ]
+    own = rows_of(experiments, analysis.kernel, analysis.variant)
+    own = own[(own["file"] == most.file) & (own["line"] == most.line) & (own["experiment"] == "off")]
     if not len(own) or own["valid"].any():
         return ""
     return f"; unknown: {most.text}, which no experiment tells: {own['why_not'].iloc[0]}"

@@ -16,6 +16,7 @@ from profscope.analysis.kernels.devices import PIPES, max_resident_ctas, peak_of
 from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.analysis.overhead import bare_times
 from profscope.analysis.spans.ctas import launch_durations
+from profscope.analysis.variants import rows_of
 from profscope.emulator.costs import tensor_cycles
 from profscope.schema import Tables
 
@@ -240,10 +241,7 @@ def _modelled(
     """The share of one of the emulator's launches in one of many more CTAs, where each SM has as many as fit:
     the few CTAs of a small launch would make any kernel latency-bound. What warps wait for each other on an
     SM is left out, as the resources stand for it: of R CTAs all but one part in R."""
-    ctas, samples = (
-        table[(table["kernel"] == of[0]) & (table["variant"] == of[1])]
-        for table in (tables.ctas, tables.samples)
-    )
+    ctas, samples = rows_of(tables.ctas, *of), rows_of(tables.samples, *of)
     room = max(1, max_resident_ctas(tables.metadata, *of))
     grid = float(launches[["grid_x", "grid_y", "grid_z"]].prod(axis=1).mean())
     shared = samples["stall"].isin(_SHARED_STALLS)

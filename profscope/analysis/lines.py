@@ -34,6 +34,7 @@ from profscope.analysis.spans.launch_sums import errors_of_sums, rows_of_sums
 from profscope.analysis.spans.rows import Ints
 from profscope.analysis.spans.summing import error_pct, standard_errors, summed_spans
 from profscope.analysis.timeline.distances import compared
+from profscope.analysis.variants import rows_of
 from profscope.errors import OptionError
 from profscope.schema import Tables
 
@@ -294,7 +295,7 @@ def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> li
             texts.append(f"{name}: no launch was recorded, so there are samples alone")
         if not has_gaps:
             continue
-        own = spans[(spans["kernel"] == kernel) & (spans["variant"] == variant)]
+        own = rows_of(spans, kernel, variant)
         gap = own.loc[own["kind"] == GAP, "self_time"].sum() / max(own["self_time"].sum(), 1)
         if gap > 0:
             texts.append(

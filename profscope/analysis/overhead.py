@@ -14,7 +14,7 @@ from profscope.analysis.spans.asked_once import asked_once
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.ctas import knows_ends
 from profscope.analysis.spans.rows import Floats, ended, not_samples
-from profscope.analysis.variants import variant_entry
+from profscope.analysis.variants import rows_of, variant_entry
 from profscope.schema import Tables
 
 __all__ = [
@@ -195,10 +195,7 @@ def bare_times(tables: Tables, kernel: str, variant: int) -> BareTimes:
     timed = timed_entry(tables.metadata, kernel, variant)
     if timed.get("bare_ns"):
         return BareTimes(timed["bare_ns"], timed["instrumented_ns"], timed.get("basis") or "measured")
-    counters = tables.counters
-    if not len(counters):
-        return BareTimes([], [], "")
-    own = counters[(counters["kernel"] == kernel) & (counters["variant"] == variant)]
+    own = rows_of(tables.counters, kernel, variant)
     counted = own["value"][own["counter"] == "time"].dropna().tolist()
     return BareTimes(counted[:1], [], "counters" if counted else "")
 

@@ -8,9 +8,9 @@ import json
 import linecache
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple
 
@@ -36,15 +36,16 @@ _DEEPEST: Final = 100
 """Levels of a syntax tree; those of real kernels have some twenty."""
 
 
-def file_with_source(file: str, known: Iterable[str]) -> str:
+def file_with_source(file: str, known: Collection[str]) -> str:
     """The file among those of known sources that has the text of `file`; `file` itself if there is none.
 
     A binary that Triton's cache kept of another copy of a program names that copy's files. The cache found
     it by the text and its line, so the one file of the same name has the same text; of several none is taken.
     """
-    files = set(known)
-    alike = {each for each in files if PurePath(each).name == PurePath(file).name}
-    return alike.pop() if file not in files and len(alike) == 1 else file
+    if file in known:
+        return file
+    alike = {each for each in known if PurePath(each).name == PurePath(file).name}
+    return alike.pop() if len(alike) == 1 else file
 
 
 class Sources:
@@ -53,13 +54,13 @@ class Sources:
     def __init__(self, metadata: dict[str, Any]) -> None:
         self._files = {str(source["file"]) for source in metadata.get("sources") or []}
         self._texts: dict[tuple[str, int], str] = {}
-        self._variables: dict[tuple[str, int], str] = {}
+        self._functions: dict[str, list[tuple[range, str]]] = {}  # by file, lines and texts
         for source in metadata.get("sources") or []:
-            first = int(source["line"])
-            for at, text in enumerate(source["text"].splitlines()):
+            first, texts = int(source["line"]), source["text"].splitlines()
+            for at, text in enumerate(texts):
                 self._texts[source["file"], first + at] = text
-            for line, name in _assigned(source["text"]).items():
-                self._variables[source["file"], first + line - 1] = name
+            lines = range(first, first + len(texts))
+            self._functions.setdefault(source["file"], []).append((lines, source["text"]))
 
     def text(self, file: str, line: int) -> str:
         """A line, without the space around it; "" if unknown."""
@@ -72,7 +73,10 @@ class Sources:
 
     def variable(self, file: str, line: int) -> str:
         """The targets of the assignment at a line, "x" or "a, b"; "" if there is none, or if unknown."""
-        return self._variables.get((file_with_source(file, self._files), line), "")
+        functions = self._functions.get(file_with_source(file, self._files), [])
+        around = [(lines.start, text) for lines, text in reversed(functions) if line in lines]
+        found = (_assigned(text).get(line - first + 1) for first, text in around)
+        return next((name for name in found if name), "")
 
 
 def parsed(text: str) -> ast.Module | None:
@@ -92,7 +96,8 @@ def parsed(text: str) -> ast.Module | None:
     return None
 
 
-def _assigned(text: str) -> dict[int, str]:
+@lru_cache(256)
+def _assigned(text: str) -> Mapping[int, str]:
     """By line of a function's text, from 1, what the innermost statement there assigns to."""
     tree = parsed(text)
     if tree is None:

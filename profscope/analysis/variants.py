@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import pandas as pd  # imported where columns are made: sessions open without
 
 __all__ = [
-    "MODEL", "codes_of", "configuration", "differing", "variant_entry", "with_model", "with_model_of_spans",
+    "MODEL", "codes_of", "configuration", "differing", "rows_of", "variant_entry", "with_model",
+    "with_model_of_spans",
 ]  # fmt: skip
 
 MODEL: Final = tuple(MODEL_DTYPES)
@@ -27,6 +28,13 @@ def variant_entry(metadata: Mapping[str, Any], kernel: str, variant: int) -> dic
     """The metadata of a variant (docs/views.md); {} if they do not have it."""
     variants = (metadata.get("variants") or {}).get(kernel) or []
     return next((each for each in variants if each.get("variant") == variant), {})
+
+
+def rows_of(table: pd.DataFrame, kernel: str, variant: int) -> pd.DataFrame:
+    """The rows of a configuration, in a table with these columns."""
+    if not len(table):  # where a selection would take as long
+        return table
+    return table[(table["kernel"] == kernel) & (table["variant"] == variant)]
 
 
 def codes_of(metadata: Mapping[str, Any], kernel: str, key: str) -> list[dict[str, Any]]:

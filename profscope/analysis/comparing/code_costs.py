@@ -29,6 +29,7 @@ from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import LaunchGroup
 from profscope.analysis.comparing.places import Lines
 from profscope.analysis.rules.thresholds import FEWEST_SAMPLES
+from profscope.analysis.variants import rows_of
 from profscope.schema import Tables
 
 __all__ = ["Change", "Costs", "KernelChanges", "rank"]
@@ -176,8 +177,7 @@ def _by_samples(
     """Empty if a side has too few samples."""
     found: Times = {}
     for number, (tables, group) in enumerate(sides):
-        samples = tables.samples
-        own = samples[(samples["kernel"] == kernel) & (samples["variant"] == group.variant)]
+        own = rows_of(tables.samples, kernel, group.variant)
         own = own[own["binary"] == "bare"]
         all_of_them = float(own["samples"].sum())
         if all_of_them < FEWEST_SAMPLES:
@@ -218,8 +218,7 @@ def _waiters(facts: Sequence[CodeFacts], lines: Lines) -> dict[Place, set[Place]
 
 def _saved(kernel: str, tables: Tables, group: LaunchGroup, lines: Lines | None) -> dict[Place, float]:
     """By line the part of the time that leaving its ops out saves. lines: of a, to have them in b."""
-    table = tables.experiments
-    own = table[(table["kernel"] == kernel) & (table["variant"] == group.variant)]
+    own = rows_of(tables.experiments, kernel, group.variant)
     own = own[(own["experiment"] == "off") & own["valid"] & (own["line"] > 0) & own["saved_pct"].notna()]
     saved: dict[Place, float] = {}
     for file, line, part in zip(own["file"], own["line"], own["saved_pct"], strict=True):

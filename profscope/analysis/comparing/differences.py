@@ -30,6 +30,7 @@ from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.analysis.spans.rows import grid_ctas, grid_scales
 from profscope.analysis.texts import count_text, three_digits
+from profscope.analysis.variants import rows_of
 from profscope.errors import DiffError
 from profscope.schema import Tables
 from profscope.threads import worker_pool
@@ -284,8 +285,7 @@ def _said(row: dict[str, Any]) -> str:
 
 def _values(tables: Tables, kernel: str, variant: int) -> dict[str, tuple[float, str]]:
     """By counter, its value and unit; those without a value are left out."""
-    counters = tables.counters
-    own = counters[(counters["kernel"] == kernel) & (counters["variant"] == variant)]
+    own = rows_of(tables.counters, kernel, variant)
     columns = (own[name].tolist() for name in ("counter", "value", "unit"))
     return {
         str(counter): (float(value), str(unit))

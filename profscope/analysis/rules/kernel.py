@@ -22,6 +22,7 @@ from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.resources import Resources
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.without_counters import idle_of, use_of, waits_of
+from profscope.analysis.variants import rows_of
 from profscope.instrument_passes.analyses.graph import AXES, DIVISIONS, Dependence, Graph, Node, Value
 from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir.parser import parse
@@ -238,10 +239,10 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     if grid <= 0:
         return None
     counters, counts, samples, ctas, experiments = (
-        table[(table["kernel"] == judged.kernel) & (table["variant"] == judged.variant)]
+        rows_of(table, judged.kernel, judged.variant)
         for table in (tables.counters, tables.counts, tables.samples, tables.ctas, tables.experiments)
     )
-    samples = samples[samples["binary"].astype("str") == "bare"]
+    samples = samples[samples["binary"].astype("str") == "bare"] if len(samples) else samples
     samples = samples if samples["samples"].sum() >= thresholds.FEWEST_SAMPLES else samples[:0]
     values = dict(zip(counters["counter"].astype("str"), counters["value"].astype(float), strict=True))
     used = _used(judged, counters, counts)
@@ -324,6 +325,8 @@ def _graph(ttgir: str) -> Graph:
 
 def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) -> dict[str, float]:
     """By resource what part of its peak is used; by counters, else by counts and the time of a launch."""
+    if not len(counters) and not len(counts):
+        return {}
     key = judged.kernel, judged.variant
     time = None
     if len(counts) and (judged.emulated or not len(counters)):

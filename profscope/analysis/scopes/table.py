@@ -18,6 +18,7 @@ from profscope.analysis.spans.rows import not_samples
 from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary_of
 from profscope.analysis.texts import printable
+from profscope.analysis.variants import rows_of
 from profscope.errors import TraceError
 from profscope.schema import Tables
 
@@ -157,10 +158,10 @@ def make_tables(
     options = tables.metadata.get("options") or {}
     made = []
     for group in groups:
-        rows = _of(summary, group)
+        rows = rows_of(summary, group.kernel, group.variant)
         if rows.empty or (len(rows) == 1 and rows["kind"].iloc[0] == "kernel"):
             continue
-        own = _of(counts, group).iloc[0]
+        own = rows_of(counts, group.kernel, group.variant).iloc[0]
         warp_time = int(rows[f"self_{unit}"].sum())
         frames = int(rows.loc[rows["kind"].isin(FRAMES), f"self_{unit}"].sum())
         uncovered = frames / warp_time if warp_time else 0.0
@@ -183,11 +184,6 @@ def make_tables(
             )
         )
     return made
-
-
-def _of(table: pd.DataFrame, group: Group) -> pd.DataFrame:
-    is_own = (table["kernel"] == group.kernel) & (table["variant"] == group.variant)
-    return table[is_own]
 
 
 def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from profscope.analysis.line_rows import stall_counts, stall_shares, stall_text
 from profscope.analysis.sources import sampled_code
-from profscope.analysis.variants import codes_of, variant_entry
+from profscope.analysis.variants import codes_of, rows_of, variant_entry
 from profscope.binaries.ptx import read_ptx
 from profscope.instrument_passes.analyses.places import Places, is_library
 from profscope.instrument_passes.errors import IRError
@@ -107,8 +107,7 @@ def _sass(tables: Tables, kernel: str, variant: int) -> Listing:
         return Listing(
             {}, [f"{kernel}: this profile has no SASS: session(evidence=True) keeps that of what it samples"]
         )
-    samples = tables.samples
-    mine = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
+    mine = rows_of(tables.samples, kernel, variant)
     total = int(mine["samples"].sum())
     by_pc: dict[int, pd.DataFrame] = {int(str(pc)): part for pc, part in mine.groupby("pc")}
     code: dict[tuple[str, int], list[Instruction]] = {}
