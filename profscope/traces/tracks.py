@@ -12,15 +12,15 @@ import heapq
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.op_labels import label_of
-from profscope.analysis.spans.pieces import each_piece, whole_pieces
-from profscope.threads import worker_pool
+from profscope.analysis.spans.pieces import each_piece, even_pieces, whole_pieces
 
 __all__ = [
     "RUN_COLUMNS",
@@ -47,7 +47,15 @@ RUN_COLUMNS = ("launch", "cta", "sm", "warp")
 
 def run_starts(df: pd.DataFrame) -> Ints:
     """The rows at which another warp's spans begin, int64 of shape (runs,)."""
-    return column_run_starts({name: df[name].to_numpy() for name in RUN_COLUMNS})
+    columns = {name: df[name].to_numpy() for name in RUN_COLUMNS}
+
+    def of_piece(part: slice) -> Ints:
+        before = max(0, part.start - 1)
+        inside = {name: values[before : part.stop] for name, values in columns.items()}
+        starts = column_run_starts(inside) + before
+        return starts[starts >= part.start]
+
+    return np.concatenate(each_piece(of_piece, even_pieces(len(df))))
 
 
 def column_run_starts(columns: Mapping[str, NDArray[np.integer]]) -> Ints:
@@ -117,21 +125,19 @@ def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
     first = run_starts(df)
     lengths = np.diff(first, append=len(df))
     run = np.repeat(np.arange(len(first)), lengths)
-    synchronous = (df["kind"] != "async").to_numpy()
-    start = df["start_ns"].to_numpy()
-    end = start + df["duration_ns"].to_numpy()
     kernel, kernels = _kernels(df, device[first], first)
-    with worker_pool(1) as pool:
-        found = pool.submit(_runs_that_overlap, df, first, run, synchronous, start, end)
-        slot = _cta_slots(df, device, kernel, first, start, np.where(synchronous, end, start))
-        overlapping = found.result().tolist()
+    parts = each_piece(partial(_runs_in, df, first, run), whole_pieces(first, len(df)))
+    runs = _Runs(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    slot = _cta_slots(df, device, kernel, first, runs)
+    start, duration, kind = df["start_ns"].to_numpy(), df["duration_ns"].to_numpy(), df["kind"].array
     # A run whose spans do not nest is split: what lane 0 cannot hold becomes runs of its own.
     split_first: list[int] = []
     split_from: list[int] = []
     split_lane: list[int] = []
-    for stray in overlapping:
-        rows = np.flatnonzero(synchronous[first[stray] : first[stray] + lengths[stray]]) + first[stray]
-        lanes = nesting_lanes(start[rows], end[rows])
+    for stray in np.unique(runs.strays).tolist():
+        own = slice(first[stray], first[stray] + lengths[stray])
+        rows = own.start + np.flatnonzero(kind[own] != "async")
+        lanes = nesting_lanes(start[rows], start[rows] + duration[rows])
         for lane in range(1, int(lanes.max()) + 1):
             moved = rows[lanes == lane]
             run[moved] = len(first) + len(split_first)
@@ -145,12 +151,48 @@ def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
     track, table = _number_tracks(
         np.stack([device[first], kernel, sm, slot, warp, lane_of_run]).astype(np.int64)
     )
-    rows = np.flatnonzero(~synchronous)
-    lanes = _async_lanes(df, rows, track[run[rows]], start, end)
+    lanes = _async_lanes(df, runs.on_lanes, track[run[runs.on_lanes]])
     spread = np.append(
         np.unique(np.array(split_from, np.int64)), np.arange(len(slot) - len(split_from), len(slot))
     )
     return Tracks(table, kernels, run, first, track, lanes, spread)
+
+
+class _Runs(NamedTuple):
+    """begin, end: of each run, in ns, asynchronous work to its begin. strays: numbers of runs whose
+    synchronous spans do not nest in ns as parent and depth say. on_lanes: rows of asynchronous work."""
+
+    begin: Ints
+    end: Ints
+    strays: Ints
+    on_lanes: Ints
+
+
+def _runs_in(df: pd.DataFrame, first: Ints, run: Ints, part: slice) -> _Runs:
+    """Those in some rows of a table, which hold whole runs."""
+    starts, durations = df["start_ns"].to_numpy(), df["duration_ns"].to_numpy()
+    parent, depth = df["parent"].to_numpy()[part], df["depth"].to_numpy()[part]
+    start, own_run = starts[part], run[part]
+    end = start + durations[part]
+    synchronous = np.asarray(df["kind"].array[part] != "async")
+    begins = first[slice(*np.searchsorted(first, (part.start, part.stop)))] - part.start
+    # A selection of rows may lack the parent, and may have it in any other piece.
+    inner = np.flatnonzero(synchronous & (parent >= 0) & (parent < len(starts)))
+    above = parent[inner]
+    outside = (start[inner] < starts[above]) | (end[inner] > starts[above] + durations[above])
+    strays = [inner[outside]]
+    for level in range(int(depth.max(initial=-1)) + 1):
+        # Of one depth and parent, each must end before the next starts.
+        rows = np.flatnonzero((depth == level) & synchronous)
+        before, after = rows[:-1], rows[1:]
+        overlap = (start[after] < end[before]) & (parent[before] == parent[after])
+        strays.append(after[overlap & (own_run[before] == own_run[after])])
+    return _Runs(
+        np.minimum.reduceat(start, begins) if len(begins) else start,
+        np.maximum.reduceat(np.where(synchronous, end, start), begins) if len(begins) else start,
+        own_run[np.concatenate(strays)],
+        part.start + np.flatnonzero(~synchronous),
+    )
 
 
 def interval_slots(group: Ints, start: Ints, end: Ints) -> Ints:
@@ -218,7 +260,7 @@ def _kernels(df: pd.DataFrame, device: Ints, first: Ints) -> tuple[Ints, list[st
     return kernel, [str(name) for name in df["kernel"].cat.categories[distinct]]
 
 
-def _cta_slots(df: pd.DataFrame, device: Ints, kernel: Ints, first: Ints, start: Ints, end: Ints) -> Ints:
+def _cta_slots(df: pd.DataFrame, device: Ints, kernel: Ints, first: Ints, runs: _Runs) -> Ints:
     """The slot of each run's CTA, shape (runs,)."""
     if not len(df):
         return np.zeros(0, np.int64)
@@ -226,35 +268,10 @@ def _cta_slots(df: pd.DataFrame, device: Ints, kernel: Ints, first: Ints, start:
     change = np.ones(len(first), np.bool_)
     change[1:] = (np.diff(launch) != 0) | (np.diff(cta) != 0) | (np.diff(sm) != 0)
     opening = np.flatnonzero(change)
-    begin = np.minimum.reduceat(start, first[opening])
-    finish = np.maximum.reduceat(end, first[opening])
+    begin, end = np.minimum.reduceat(runs.begin, opening), np.maximum.reduceat(runs.end, opening)
     places = device[first[opening]], kernel[opening], sm[opening].astype(np.int64)
     place = np.unique(_one_number(places), return_inverse=True)[1]
-    return np.repeat(interval_slots(place, begin, finish), np.diff(opening, append=len(first)))
-
-
-def _runs_that_overlap(
-    df: pd.DataFrame, first: Ints, run: Ints, synchronous: Flags, start: Ints, end: Ints
-) -> Ints:
-    """The runs whose synchronous spans do not nest in ns as parent and depth say."""
-    parent, depth, count = df["parent"].to_numpy(), df["depth"].to_numpy(), len(df)
-
-    def of_piece(part: slice) -> Ints:
-        own, own_run, own_depth = parent[part], run[part], depth[part]
-        # A selection of rows may lack the parent, and may have it in any other piece.
-        inner = np.flatnonzero(synchronous[part] & (own >= 0) & (own < count))
-        above, mine = own[inner], part.start + inner
-        wrong = [inner[(start[mine] < start[above]) | (end[mine] > end[above])]]
-        for level in range(int(own_depth.max(initial=-1)) + 1):
-            # Of one depth and parent, each must end before the next starts.
-            rows = np.flatnonzero((own_depth == level) & synchronous[part])
-            before, after = rows[:-1], rows[1:]
-            overlap = start[part][after] < end[part][before]
-            overlap &= (own[before] == own[after]) & (own_run[before] == own_run[after])
-            wrong.append(after[overlap])
-        return own_run[np.concatenate(wrong)]
-
-    return np.unique(np.concatenate(each_piece(of_piece, whole_pieces(first, count))))
+    return np.repeat(interval_slots(place, begin, end), np.diff(opening, append=len(first)))
 
 
 def _one_number(keys: Iterable[Ints]) -> Ints:
@@ -282,13 +299,14 @@ def _number_tracks(keys: Ints) -> tuple[Ints, pd.DataFrame]:
     return track, table
 
 
-def _async_lanes(df: pd.DataFrame, rows: Ints, track: Ints, start: Ints, end: Ints) -> Ints:
+def _async_lanes(df: pd.DataFrame, rows: Ints, track: Ints) -> Ints:
     """Lanes by track and scope; `track` is of `rows`, in order of time on each."""
     lanes = np.full(len(df), -1, np.int64)
     if len(rows):
         scope = df["scope"].cat.codes.to_numpy()[rows].astype(np.int64)
         group, _ = pd.factorize(track * (int(scope.max()) + 1) + scope)
-        slot = _queue_slots(group, start[rows], end[rows])
+        start = df["start_ns"].to_numpy()[rows]
+        slot = _queue_slots(group, start, start + df["duration_ns"].to_numpy()[rows])
         lanes[rows] = pd.factorize(group * (int(slot.max()) + 1) + slot)[0]
     return lanes
 

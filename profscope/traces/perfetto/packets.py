@@ -357,13 +357,13 @@ def draw(df: pd.DataFrame, tracks: Tracks) -> Drawing:
         return rows, depth, in_lanes, np.bincount(tracks.track[run], minlength=len(tracks.table))
 
     found = each_piece(of_runs, _cut(tracks.run[begin], length))
-    rows, depth, in_lanes = (np.concatenate(each) for each in list(zip(*found, strict=True))[:3])
-    in_lanes = _lane_by_lane(in_lanes, tracks.async_lane, start)
-    counts = [sum(each[3] for each in found), np.bincount(tracks.async_lane[in_lanes])]
+    rows, depth, on_lanes, counts = zip(*found, strict=True)
+    in_lanes = _lane_by_lane(np.concatenate(on_lanes), tracks.async_lane, start)
+    by_lane = np.bincount(tracks.async_lane[in_lanes])
     return Drawing(
-        np.concatenate([rows, in_lanes]),
-        np.concatenate([depth, np.zeros(len(in_lanes), np.int64)]),
-        np.cumsum(np.concatenate([[0], *counts])).astype(np.int64),
+        np.concatenate([*rows, in_lanes]),
+        np.concatenate([*depth, np.zeros(len(in_lanes), np.int64)]),
+        np.cumsum(np.concatenate([[0], sum(counts), by_lane])).astype(np.int64),
     )
 
 
@@ -392,7 +392,7 @@ def _run_by_run(tracks: Tracks, start: Ints) -> tuple[Ints, Ints]:
     where each begins, and its length."""
     rank = np.empty(len(tracks.first), np.int64)
     rank[np.lexsort((tracks.first, start[tracks.first], tracks.track))] = np.arange(len(rank))
-    begin = begins_of_runs(tracks.run)
+    begin = begins_of_runs(tracks.run) if len(tracks.spread) else tracks.first
     length = np.diff(begin, append=len(tracks.run))
     order = np.lexsort((begin, rank[tracks.run[begin]]))
     return begin[order], length[order]
