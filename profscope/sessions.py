@@ -23,6 +23,7 @@ from profscope.profiles import Profile, Questions, describe
 from profscope.progress import working
 from profscope.recording.open_sessions import OPEN
 from profscope.schema import Tables
+from profscope.threads import worker_pool
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -255,13 +256,14 @@ class Session(Questions):
             if self._profile is None or self._profile[0] != state:
                 self._drain(parts)
                 raw, lost = parts.recorder.fetch()
-                with working(f"decoding {len(raw):,} launches"):
+                with working(f"decoding {len(raw):,} launches"), worker_pool(1) as pool:
+                    measured = pool.submit(parts.evidence)
                     tables = assemble(raw, self._with_clocks(parts, metadata), [*notes, *lost])
                     tables = with_host(tables, parts.scopes.columns())
                     seen = None if parts.kineto is None else parts.kineto.columns()
                     if seen is not None:
                         tables = with_events(tables, seen)
-                    evidence = parts.evidence()
+                    evidence = measured.result()
                     if evidence is not None:
                         tables = with_evidence(tables, evidence)
                 self._profile = state, Profile.of(tables)

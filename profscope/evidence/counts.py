@@ -13,14 +13,14 @@ from profscope.evidence.metrics import COUNTS
 from profscope.evidence.structures import InstanceValue, InstructionData, MetricConfig, MetricDetails
 from profscope.evidence.subject import CountedLaunch, Subject, Witness
 
-__all__ = ["CONFIGURED", "Counts"]
+__all__ = ["CONFIGURED", "INITIALISED", "Counts"]
 
 _DATA_SIZE: Final = InstructionData.pInstanceValues.offset + InstructionData.pInstanceValues.size
 _WHOLE_GPU: Final = 0  # CUPTI_SASS_METRICS_OUTPUT_GRANULARITY_GPU
 CONFIGURED: Final[dict[int, dict[int, str]]] = {}
 """By device of this process: the columns by metric id. CUPTI configures a device once in a process: after
 cuptiSassMetricsUnsetConfig a second configuration answers CUPTI_ERROR_OUT_OF_MEMORY (CUPTI 13.0)."""
-_INITIALISED: Final[set[int]] = set()
+INITIALISED: Final[set[int]] = set()
 """Contexts of this process, see `_initialise_context`, which takes 0.1 s."""
 
 
@@ -59,7 +59,7 @@ class Counts(Witness):
     def _initialise_context(self) -> None:
         """Ask for what the context can count. Without this, or a range profiler's start, before the first
         launch that is counted, no later launch is counted (CUPTI 13.0)."""
-        if self._context in _INITIALISED:
+        if self._context in INITIALISED:
             return
         function = "cuptiProfilerGetCounterAvailability"
         size = self._library.call(function, ctx=self._context).counterAvailabilityImageSize
@@ -70,7 +70,7 @@ class Counts(Witness):
             counterAvailabilityImageSize=size,
             pCounterAvailabilityImage=ctypes.cast(image, ctypes.c_void_p),
         )
-        _INITIALISED.add(self._context)
+        INITIALISED.add(self._context)
 
     def wants(self, subject: Subject) -> bool:
         return subject not in self._done

@@ -146,6 +146,7 @@ def test_a_witness_is_opened_and_given_back(
     name: str, result: int, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("profscope.evidence.counts.CONFIGURED", {})
+    monkeypatch.setattr("profscope.evidence.counts.INITIALISED", set())
     cupti, probe = FakeCupti(), FakeProbe()
     if result:
         cupti.fails = dict.fromkeys(("cuptiRangeProfilerEnable", "cuptiSassMetricsEnable"), result)

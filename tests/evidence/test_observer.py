@@ -25,6 +25,7 @@ OTHER = Subject("other", "", (), "other", b"cubin", "")
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts_module, "CONFIGURED", {})
+    monkeypatch.setattr(counts_module, "INITIALISED", set())
     monkeypatch.setattr(observer_module, "injected_tool", lambda: "")
     monkeypatch.setattr(observer_module, "other_profiler", lambda: "")
 

@@ -22,6 +22,7 @@ TIME = "gpu__time_duration.sum"
 @pytest.fixture(autouse=True)
 def _no_device_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts_module, "CONFIGURED", {})
+    monkeypatch.setattr(counts_module, "INITIALISED", set())
 
 
 def counted(cupti: FakeCupti) -> Counts:
@@ -61,13 +62,15 @@ def test_records_of_one_instruction_are_one_row() -> None:
     assert not witness.wants(SUBJECT)
 
 
-def test_the_context_is_initialised_before_the_first_count_and_the_device_configured_once() -> None:
+def test_the_context_is_initialised_before_the_first_count_and_the_device_configured_both_once() -> None:
     cupti = FakeCupti([(CRC, "kernel", 0, "executed", 1)])
     witness = counted(cupti)
     witness.before(SUBJECT)
     assert cupti.said.index("ProfilerGetCounterAvailability") < cupti.said.index("SassMetricsEnable")
     counted(cupti)
     assert cupti.said.count("SassMetricsSetConfig") == 1
+    assert cupti.said.count("ProfilerGetCounterAvailability") == 2  # its size, and itself
+    Counts(cupti, 2, 0).open()  # type: ignore[arg-type]  # another context
     assert cupti.said.count("ProfilerGetCounterAvailability") == 4
 
 

@@ -49,6 +49,7 @@ class FakeHardware(FakeMachine):
         monkeypatch.setattr(observing, "OwnCounts", lambda driver, budget: None)
         monkeypatch.setattr(observing, "open_witnesses", open_witnesses)
         monkeypatch.setattr(counts_module, "CONFIGURED", {})
+        monkeypatch.setattr(counts_module, "INITIALISED", set())
         monkeypatch.setattr(observer_module, "injected_tool", lambda: "")
         monkeypatch.setattr(observer_module, "other_profiler", lambda: "")
         return self
