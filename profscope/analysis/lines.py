@@ -18,6 +18,7 @@ from profscope.analysis.line_rows import (
     ROW,
     TimeSources,
     call_path_key,
+    configurations,
     folded_path,
     placed,
     stall_counts,
@@ -286,7 +287,7 @@ def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> li
             "no launch was counted" if tables.emulated else "session(evidence=True) takes some"
         )
         texts.append(f"no samples: {why}")
-    for (kernel, variant), group in rows.groupby(CONFIGURATION, sort=False):
+    for (kernel, variant), group in configurations(rows):
         name = f"{kernel} #{variant}" if variant else str(kernel)
         bare = int(group["samples"].sum())
         if 0 < bare < FEWEST_SAMPLES:

@@ -53,7 +53,8 @@ def run_starts(df: pd.DataFrame) -> Ints:
         before = max(0, part.start - 1)
         inside = {name: values[before : part.stop] for name, values in columns.items()}
         starts = column_run_starts(inside) + before
-        return starts[starts >= part.start]
+        own: Ints = starts[starts >= part.start]
+        return own
 
     return np.concatenate(each_piece(of_piece, even_pieces(len(df))))
 

@@ -332,7 +332,8 @@ def cta_cells(tables: Tables) -> CtaCells:
         begins = _changes(launch, cta)
         cell, cells = pd.factorize((np.cumsum(begins) - 1) * rows + row)
         first = np.flatnonzero(begins)[cells // rows]
-        return launch[first], cta[first], cells % rows, np.bincount(cell, own[at], len(cells))
+        of_cells: Floats = np.bincount(cell, own[at].astype(np.float64), len(cells)).astype(np.float64)
+        return launch[first], cta[first], (cells % rows).astype(np.int64), of_cells
 
     found = each_piece(of_piece, spans.parts)
     launch, cta, row, took = (np.concatenate(each) for each in zip(*found, strict=True))
