@@ -38,6 +38,7 @@ _SHOWN_KERNELS = 4
 _SHOWN_VARIANTS = 4
 _SHOWN_OPTIONS = 10
 _SHOWN_VALUE = 32  # characters
+_MOST_GPUS = 4
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
     "issue": "spans on loads end at their issue; `profscope run --measure latency` ends them with their data",
@@ -113,9 +114,13 @@ def _launched(model: ProfileModel) -> list[str]:
 def _program(program: Program) -> list[str]:
     """What the GPUs did, what part of that was Triton's, and the longest scopes of the host's code."""
     said = []
-    for gpu in program.gpus:
+    by_work = sorted(program.gpus, key=lambda gpu: gpu.busy_ns)
+    for gpu in program.gpus if len(by_work) <= _MOST_GPUS else (by_work[0], by_work[-1]):
         busy, idle = (duration_text(time, "ns") for time in (gpu.busy_ns, gpu.idle_ns))
-        said.append(f"GPU {gpu.device} busy for {busy}, idle for {idle}")
+        whose = f"GPU {gpu.device}" + f" of rank {gpu.rank}" * (gpu.rank >= 0 and len(by_work) > 1)
+        said.append(f"{whose} busy for {busy}, idle for {idle}")
+    if len(by_work) > _MOST_GPUS:
+        said.append(f"the other {len(by_work) - 2:,} GPUs between these")
     if program.triton_share is not None and program.triton_ns is not None:
         ran = duration_text(program.triton_ns, "ns")
         said.append(f"{share_text(program.triton_share)} of its time is Triton's ({ran})")

@@ -23,7 +23,7 @@ from profscope.analysis.sources import source_lines
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.progress import working
-from profscope.traces.trace_filter import TraceFilter
+from profscope.traces.trace_filter import SAMPLES_OF_RANK, TraceFilter
 from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import words, wrap
 from profscope.viewer.header import (
@@ -122,6 +122,7 @@ class View:
     advice: str
     tables: list[KernelTable]
     trees: list[ScopeTree]
+    trees_of: str
     omitted: int
     timeline: Timeline | None
 
@@ -218,11 +219,17 @@ def _view(
         advice=more_spans(profile.metadata.get("options") or {}),
         tables=detailed,
         trees=trees,
+        trees_of=_rank_of_spans(profile),
         omitted=len(tables) - len(detailed),
         timeline=drawn,
     )
     rows.check(profile.tables)
     return view
+
+
+def _rank_of_spans(profile: Profile) -> str:
+    """"rank 3" where spans are of one rank, other figures of all; else ""."""
+    return f"rank {profile.metadata[SAMPLES_OF_RANK]}" if len(profile.tables.sums) else ""
 
 
 def _parts(selection: TraceFilter, shown: Collection[str], *, is_first: bool) -> set[str]:
@@ -404,6 +411,7 @@ def _scopes(view: View, width: int, shown: Collection[str]) -> list[Text]:
             lines += [Text(), *render_table(table, width, said)]
         if view.trees:
             lines += [Text(), *([] if "scopes" in shown else render_heading(table, width, said))]
+            lines += [Text(f"of {view.trees_of}:", style="dim")] * bool(view.trees_of)
             lines += render_tree(view.trees[at], width)
         if "scopes" in shown or view.trees:
             lines += render_uncovered(table, width, with_advice=table.advice not in told)

@@ -217,6 +217,8 @@ def _recorded_share(tables: Tables, roots: pd.DataFrame, launches: pd.DataFrame)
     unknown."""
     if tables.metadata.get("part"):
         return np.nan, np.nan  # the records are those of whole launches
+    if len(tables.sums):  # spans are of one rank alone
+        launches = launches[launches["launch"].isin(roots.index)]
     records = float(launches["records"].sum() + launches["dropped"].sum())
     if not records:
         return np.nan, np.nan

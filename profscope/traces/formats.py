@@ -11,12 +11,13 @@ from typing import Final
 
 from profscope.errors import OptionError
 from profscope.installed import EXTRAS, require
-from profscope.traces.exporters import FORMATS, PACKED
+from profscope.traces.exporters import FORMATS, PACKED, WHOLE
 
 __all__ = [
     "DEFAULT",
     "GZIP",
     "PARTIAL",
+    "holds_a_trace",
     "importer_names",
     "newest_run",
     "own_suffix",
@@ -60,6 +61,11 @@ def own_suffix(file_name: str, given: str) -> tuple[str, str]:
     if names[suffix] in EXTRAS:
         require(names[suffix], f"cannot save {given!r}: {suffix}", OptionError)
     return suffix, names[suffix]
+
+
+def holds_a_trace(file_name: str) -> bool:
+    """Whether the name is that of a saved profile."""
+    return any(_fits(file_name, f".{name.replace('_', '.')}", name) for name in WHOLE)
 
 
 def _fits(file_name: str, suffix: str, name: str) -> bool:

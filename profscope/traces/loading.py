@@ -14,6 +14,7 @@ from profscope.traces import importers
 from profscope.traces.checks import misfit
 from profscope.traces.formats import importer_names
 from profscope.traces.importers import Importer
+from profscope.traces.places import is_remote
 from profscope.traces.selecting import selected
 from profscope.traces.trace_file import TraceFile, one_line
 from profscope.traces.trace_filter import TraceFilter
@@ -85,7 +86,11 @@ def _read(file: TraceFile) -> Tables:
                 return importer.read(file)
         except TraceError:
             raise
+        except PermissionError as error:
+            raise TraceError(f"cannot read {one_line(error.filename or file)}: {error.strerror}") from error
         except FOREIGN_DAMAGE as error:
+            if is_remote(file.path) and isinstance(error, OSError | ValueError):
+                raise TraceError(f"cannot read {file}: {one_line(error)}") from error
             if name in importers.OWN:
                 raise  # these say themselves what is damaged: it is a fault of ours
             why = one_line(repr(error))

@@ -44,6 +44,9 @@ def uploaded(path: Path) -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile() as file:
         yield file
         file.seek(0)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as remote:
-            shutil.copyfileobj(file, remote, 1 << 24)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as remote:
+                shutil.copyfileobj(file, remote, 1 << 24)
+        except NotImplementedError as error:
+            raise TraceError(f"cannot write {path}: files at such addresses can only be read") from error

@@ -228,7 +228,8 @@ class TraceFile:
     def describe(self) -> str:
         """What it looks like, for a reader who expected a trace."""
         if self.is_folder:
-            return "a folder with no profile in it: no spool, and no parts of ranks"
+            listed = "; where folders cannot be listed, name its _ranks.json" if is_remote(self.path) else ""
+            return f"a folder with no profile in it: no spool, and no parts of ranks{listed}"
         if self.document is not None:
             return _name_document(self.document)
         if self.path.suffix == ".py":

@@ -68,12 +68,14 @@ def test_all_ranks_are_summed_and_one_is_there(job: Path, monkeypatch: pytest.Mo
     spans = whole.df[whole.df["launch"].isin(own)].reset_index(drop=True)
     names = ["launch", "cta", "scope", "start_ns", "duration_ns"]
     assert_frame_equal(large.df[names], spans[names], check_categorical=False)
+    records = [each.overhead()["records_per_warp"].tolist() for each in (whole, large)]
+    assert records[0] == records[1]
     shares = [each.lines().set_index("line")["self_share"].to_dict() for each in (whole, large)]
     assert shares[0] == shares[1]
     said = "; ".join(large.metadata["notes"])
     assert (
-        "are summed, not held in memory: span tables, findings and the timeline are of rank 2, the slowest"
-        in said
+        "are summed, not held in memory: span tables, samples, findings and the timeline are of rank 2, "
+        "the slowest" in said
     )
     assert "each of 4 ranks: 0 to 3 launches ran bare" in said
 
@@ -102,6 +104,7 @@ def test_the_first_screen_and_the_report(job: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().out
     assert "matmul_kernel" in said
     assert "12 launches" in said
+    assert "\nof rank 2:\n" in said
     report = profscope.load(job).report()
     assert report["kernels"][0]["launches"] == 12
     assert len(report["kernels"][0]["lines"]["rows"]) > 2
@@ -126,6 +129,55 @@ def test_a_part_without_sums_is_named(job: Path, tmp_path: Path) -> None:
     said = "rank 1 is missing: rank=1/trace.parquet has no sums; rank=1 shows it"
     assert said in prof.metadata["notes"]
     assert len(profscope.load(tmp_path / "step", rank=1).df) == len(own.df)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_part_of_another_format_is_named_and_read_alone(job: Path, tmp_path: Path) -> None:
+    shutil.copytree(job, tmp_path / "step")
+    part = tmp_path / "step" / "rank=1" / "trace.parquet"
+    profscope.load(part).save(part.with_name("trace.pftrace.gz"))
+    part.unlink()
+    prof = profscope.load(tmp_path / "step")
+    said = "rank 1 is missing: rank=1/trace.pftrace.gz has no sums; rank=1 shows it"
+    assert said in prof.metadata["notes"]
+    assert len(profscope.load(tmp_path / "step", rank=1).df) > 0
+
+
+@pytest.mark.usefixtures("large")
+def test_the_next_slowest_is_shown_where_the_slowest_is_damaged(job: Path, tmp_path: Path) -> None:
+    shutil.copytree(job, tmp_path / "step")
+    path = tmp_path / "step" / f"rank={SLOWEST}" / "trace.parquet"
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + bytes(byte ^ 1 for byte in content[100:400]) + content[400:])
+    prof = profscope.load(tmp_path / "step")
+    assert SLOWEST not in set(prof.launches["rank"])
+    assert [note for note in prof.metadata["notes"] if note.startswith(f"rank {SLOWEST} is missing: ")]
+    assert any(note.startswith("the 1,296 spans of all ranks are summed") for note in prof.metadata["notes"])
+    with pytest.raises(TraceError, match="damaged"):
+        profscope.load(tmp_path / "step", rank=SLOWEST)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_kernel_that_the_shown_rank_lacks_is_said_to_be_of_another(job: Path, tmp_path: Path) -> None:
+    shutil.copytree(job, tmp_path / "step")
+    own = profscope.load(job / "rank=0" / "trace.parquet").tables
+    frames = {
+        name: getattr(own, name).assign(kernel=pd.Categorical(["other"] * len(getattr(own, name))))
+        for name in ("df", "ctas")
+    }
+    launches = own.launches.assign(kernel="other")
+    metadata = {name: value for name, value in own.metadata.items() if name not in ("variants", "kernels")}
+    tables = replace(own, launches=launches, metadata=metadata, **frames)
+    Profile.of(tables).save(tmp_path / "step" / "rank=0" / "trace.parquet")
+    clean = profscope.load(tmp_path / "step").findings().attrs["clean"]
+    assert "the rank whose spans are read did not record it; rank=0 did" in clean["other"]
+
+
+@pytest.mark.usefixtures("large")
+def test_a_cta_is_of_one_rank_and_the_note_says_so(job: Path) -> None:
+    prof = profscope.load(job, cta=3)
+    assert set(prof.launches["rank"]) == {SLOWEST}
+    assert any("all that is shown is of rank 2" in note for note in prof.metadata["notes"])
 
 
 @pytest.mark.usefixtures("large")

@@ -225,8 +225,44 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(job: Path, whole: Pr
     notes = profile.metadata["notes"]
     assert any(note.startswith("rank 0 is missing: ") and "gzip" in note for note in notes)
     assert any(note.startswith("rank 3 is missing: ") for note in notes)
-    assert any(note.startswith("rank=4/t.parquet is left out: ") for note in notes)
+    assert "rank=4/t.parquet is left out: it is of another run" in notes
     assert not any("of 8" in note for note in notes)
+
+
+def test_a_part_of_another_rank_or_of_a_rank_too_many_is_not_counted(job: Path) -> None:
+    for rank in (3, 7):
+        (job / f"rank={rank}").mkdir()
+        (job / f"rank={rank}" / "t.parquet").write_bytes((job / "rank=1" / "t.parquet").read_bytes())
+    profile = profscope.load(job)
+    assert profile.launches["rank"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert "rank=3/t.parquet is left out: it is of rank 1" in profile.metadata["notes"]
+    assert "rank=7/t.parquet is left out: the run had 4 ranks" in profile.metadata["notes"]
+
+
+def test_files_beside_a_trace_are_passed_over(job: Path) -> None:
+    (job / "rank=1" / ".DS_Store").write_bytes(b"\0")
+    (job / "rank=1" / "stdout.log").write_text("step 1\n")
+    assert profscope.load(job).launches["rank"].tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_what_may_not_be_read_costs_itself_and_a_note(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    iterdir = Path.iterdir
+
+    def refused(path: Path) -> Any:
+        if path.name == "rank=1":
+            raise PermissionError(13, "Permission denied", str(path))
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    profile = profscope.load(job)
+    assert profile.launches["rank"].tolist() == [0, 0, 2, 2]
+    assert any(n.startswith("rank 1 is missing: ") and "denied" in n for n in profile.metadata["notes"])
+
+
+def test_times_of_a_rank_alone_where_rank_0_is_missing(job: Path) -> None:
+    (job / "rank=0/t.pftrace.gz").write_bytes(b"\x1f\x8b cut")
+    said = profscope.load(job, rank=2).metadata["notes"]
+    assert [note for note in said if note.startswith("times are of the clock of rank 2's own host: rank 0")]
 
 
 def test_a_folder_without_a_part_that_can_be_read(tmp_path: Path) -> None:

@@ -80,6 +80,32 @@ def test_what_cannot_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) -> None
         profscope.load("memory://t.json")
 
 
+def test_what_can_only_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem._open", refuse)
+    with pytest.raises(TraceError, match=r"cannot write memory://bucket/t.json: .* can only be read"):
+        part(0).save("memory://bucket/t.json")
+
+
+@pytest.mark.usefixtures("memory")
+def test_a_server_without_ranges_costs_no_traceback(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in range(3):
+        name = f"rank={rank}/trace.parquet"
+        UPath(f"{STEP}/{name}").parent.mkdir(parents=True, exist_ok=True)
+        UPath(f"{STEP}/{name}").write_bytes((job / name).read_bytes())
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ValueError("the server appears to support no range requests")
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem._open", refuse)
+    with pytest.raises(TraceError, match="no range requests"):
+        profscope.load(STEP)
+    with pytest.raises(TraceError, match=r"cannot read memory://bucket/step/rank=0/trace.parquet: .*no ran"):
+        profscope.load(f"{STEP}/rank=0/trace.parquet")
+
+
 def test_nothing_is_left_of_a_save_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> Iterator[bytes]:
         yield b"half"
@@ -120,6 +146,12 @@ def test_what_a_manifest_does_not_know_is_found(job: Path) -> None:
         '{"schema": "other"}',
         '{"schema": "profscope-ranks/1", "parts": {"0": {"path": "../t.parquet"}}}',
         '{"schema": "profscope-ranks/1", "parts": {"x": {"path": "t.parquet"}}}',
+        '{"schema": "profscope-ranks/1", "parts": {"-1": {"path": "t.parquet"}}}',
+        '{"schema": "profscope-ranks/1", "parts": {"0": {"path": "t.parquet"}, "1": {"path": "t.parquet"}}}',
+        '{"schema": "profscope-ranks/1", "parts": {"0": {"path": "_ranks.json"}}}',
+        '{"schema": "profscope-ranks/1", "parts": {"0": {"path": "."}}}',
+        '{"schema": "profscope-ranks/1", "parts": {"0": {"spans": 1}}}',
+        '{"schema": "profscope-ranks/1", "parts": {"0": {"path": "t.parquet", "spans": true}}}',
         '{"schema": "profscope-ranks/1", "parts": {"0": {"path": "t.parquet", "spans": "many"}}}',
     ],
 )

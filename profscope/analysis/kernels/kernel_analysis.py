@@ -257,7 +257,7 @@ def kernel_analyses(
         kernel, variant = str(key[0]), int(every["variant"].iloc[0])
         sound = every[every["sound"]]
         if sound.empty:
-            yield SkippedKernel(kernel, variant, _why_none(every))
+            yield SkippedKernel(kernel, variant, _why_none(tables, every))
             continue
         warm = sound[~sound["cold"]]
         chosen = (warm if len(warm) else sound).iloc[::-1]
@@ -265,7 +265,9 @@ def kernel_analyses(
         yield _judged(tables, kernel, variant, chosen, known)
 
 
-def _why_none(every: pd.DataFrame) -> str:
+def _why_none(tables: Tables, every: pd.DataFrame) -> str:
+    if len(tables.sums) and (every["rows"] == 0).all():
+        return f"the rank whose spans are read did not record it; rank={every['rank'].iloc[0]} did"
     if (every["rows"] == 0).all():
         return "it has no spans inside of its launches"
     return "all its launches lost records, or CTAs that did not come to their end"

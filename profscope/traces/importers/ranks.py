@@ -5,7 +5,6 @@ of another run is named in the notes; the rest is read.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,7 @@ from profscope.errors import TraceError
 from profscope.installed import missing
 from profscope.schema import Tables
 from profscope.store.chunks import SUFFIX
-from profscope.traces.formats import PARTIAL, rank_folders
+from profscope.traces.formats import PARTIAL, holds_a_trace, rank_folders
 from profscope.traces.jobs.folder import JobFolder, of_one_run
 from profscope.traces.jobs.manifest import MANIFEST_START, StatedPart, read_manifest
 from profscope.traces.jobs.manifest import NAME as MANIFEST
@@ -71,13 +70,16 @@ def _one_rank(file: TraceFile, job: JobFolder, rank: int) -> Tables:
     loaded = load_part(job.paths[rank], only)
     file.left_out = loaded.left_out
     parts = [Part(loaded.tables, str(job.paths[rank].relative_to(job.folder)), rank)]
-    if rank and 0 in job.paths:
-        with suppress(TraceError):  # then the times are the rank's own, and a note says so
+    notes = []
+    try:
+        if rank:
             first = _metadata_of(job, 0)
             clocks = {name: first[name] for name in ("job", "host_clock") if name in first}
             alike = {name: value for name, value in loaded.tables.metadata.items() if name not in OF_RANKS}
             parts.append(Part(Tables(metadata=alike | clocks), "", 0))
-    merged_parts = merged(parts, samples_of=rank)
+    except TraceError as error:
+        notes.append(f"times are of the clock of rank {rank}'s own host: rank 0 is missing: {error}")
+    merged_parts = merged(parts, notes, samples_of=rank)
     ranks = [each for each in merged_parts.metadata["ranks"] if each["rank"] == rank]
     return replace(merged_parts, metadata=merged_parts.metadata | {"ranks": ranks})
 
@@ -98,14 +100,18 @@ def job_folder(folder: Path) -> JobFolder:
         if path is None or (rank in folders and not is_remote(folder) and not path.exists()):
             try:
                 path, count = _part(folders[rank]), None
-            except TraceError as error:
+            except (TraceError, OSError) as error:
                 notes.append(f"rank {rank} is missing: {error}")
                 continue
         if path is None:
             notes.append(f"rank {rank} is missing: it has written nothing")
             continue
+        try:
+            spans[rank] = _known_spans(path, count)
+        except (OSError, ValueError) as error:  # ValueError: a server that gives whole files alone
+            notes.append(f"rank {rank} is missing: {error}")
+            continue
         paths[rank] = path
-        spans[rank] = _known_spans(path, count)
     return JobFolder(folder, paths, spans, frozenset((*stated, *folders)), notes)
 
 
@@ -117,16 +123,18 @@ def _known_spans(path: Path, stated: int | None) -> int:
         return stated
     from profscope.traces.jobs.heads import span_count
 
-    return span_count(path) if path.is_file() else 0
+    return span_count(path)
 
 
 def _has_head(path: Path) -> bool:
     """Whether it can be read without its spans."""
-    return path.suffix == ".parquet" and not missing("parquet")
+    return path.suffix == ".parquet" and path.is_file() and not missing("parquet")
 
 
 def _metadata_of(job: JobFolder, rank: int) -> Mapping[str, Any]:
     """Of a part, without its spans if that can be. Raises TraceError."""
+    if rank not in job.paths:
+        raise TraceError("there is no part of it")
     if not _has_head(job.paths[rank]):
         return load_part(job.paths[rank], TraceFilter(launch=0)).tables.metadata
     from profscope.traces.jobs.heads import read_heads
@@ -141,6 +149,8 @@ def _part(folder: Path) -> Path | None:
     """What a rank has written; None where there is nothing. Raises TraceError where there is too much."""
     inside = sorted(folder.iterdir())
     written = [path for path in inside if path.is_file() and path.suffix != SUFFIX]
+    if len(written) > 1:  # beside a trace there may be logs
+        written = [path for path in written if holds_a_trace(path.name)] or written
     if len(written) > 1:
         raise TraceError(f"it has written several parts: {', '.join(path.name for path in written)}")
     cut_short = [path for path in [folder, *inside] if path.is_dir() and any(path.glob(f"*{SUFFIX}"))]

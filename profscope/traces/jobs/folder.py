@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -53,13 +53,25 @@ def of_one_run(job: JobFolder, parts: Sequence[P], notes: Sequence[str]) -> tupl
     kept: list[P] = []
     said = [*notes]
     for part, told in zip(parts, jobs, strict=True):
-        if told.get("id") in last and part.rank < size:
-            kept.append(part)
+        why = _why_not(part, told, last, size)
+        if why:
+            said.append(f"{part.name} is left out: {why}")
         else:
-            said.append(f"{part.name} is left out: it is of another run, which began before")
+            kept.append(part)
     if not kept:
         raise TraceError(f"{one_line(job.folder)} has no part that can be read: {'; '.join(said)}")
     ranks = max((part.metadata.get("job") or {}).get("world_size") or 0 for part in kept)
     absent = sorted(set(range(ranks)) - job.named)
     said += [f"rank {rank} of {ranks} is missing: there is no part of it" for rank in absent]
     return kept, said
+
+
+def _why_not(part: _Part, told: Mapping[str, Any], last: Collection[str | None], size: int) -> str:
+    """Why a part is not of the run; "" if it may be. told: what it says of its job; last: the run's names."""
+    if told.get("id") not in last:
+        return "it is of another run"
+    if part.rank >= size:
+        return f"the run had {size} ranks"
+    if told.get("rank") not in (None, part.rank):
+        return f"it is of rank {told['rank']}"
+    return ""

@@ -25,26 +25,38 @@ def read_large_job(file: TraceFile, job: JobFolder) -> Tables:
     Raises TraceError where none of the parts can be read.
     """
     only = file.only
-    heads, unread = read_heads(job.folder, job.paths)
+    summed = {rank: path for rank, path in job.paths.items() if path.suffix == ".parquet" and path.is_file()}
+    heads, unread = read_heads(job.folder, summed)
+    others = {rank: path for rank, path in job.paths.items() if rank not in summed}
+    unread += [_without_sums(rank, str(path.relative_to(job.folder))) for rank, path in others.items()]
     heads, said = of_one_run(job, heads, [*job.notes, *unread])
-    without = [head for head in heads if not head.is_summed]
-    said += [
-        f"rank {head.rank} is missing: {head.name} has no sums; rank={head.rank} shows it" for head in without
-    ]
+    said += [_without_sums(head.rank, head.name) for head in heads if not head.is_summed]
     heads = [head for head in heads if head.is_summed]
+    while heads:
+        shown, launch = (_slowest(heads), None) if only.launch is None else _with_launch(heads, only.launch)
+        rank = heads[shown].rank
+        try:
+            loaded = load_part(job.paths[rank], replace(only, launch=launch, variant=None))
+            break
+        except TraceError as error:
+            if only.launch is not None:
+                raise  # it is what was asked for
+            said.append(f"rank {rank} is missing: {error}")
+            del heads[shown]
     if not heads:
         raise TraceError(f"{file} has no part that can be read: {'; '.join(said)}")
-    shown, launch = (_slowest(heads), None) if only.launch is None else _with_launch(heads, only.launch)
-    rank = heads[shown].rank
-    loaded = load_part(job.paths[rank], replace(only, launch=launch, variant=None))
-    spans = sum(job.spans.values())
+    spans = sum(job.spans[head.rank] for head in heads)
     file.left_out = spans - len(loaded.tables.df)
+    of_one = "all that is shown is" if only.inside else "span tables, samples, findings and the timeline are"
     said.append(
-        f"the {spans:,} spans of all ranks are summed, not held in memory: span tables, findings and the "
-        f"timeline are of rank {rank}, {'the slowest' if only.launch is None else 'which made it'}; "
-        "rank=N shows another"
+        f"the {spans:,} spans of all ranks are summed, not held in memory: {of_one} of rank {rank}, "
+        f"{'the slowest' if only.launch is None else 'which made it'}; rank=N shows another"
     )
     return merged_stack(stack_of(heads, rank, loaded.tables), said, rank)
+
+
+def _without_sums(rank: int, name: str) -> str:
+    return f"rank {rank} is missing: {name} has no sums; rank={rank} shows it"
 
 
 def _slowest(heads: Sequence[Head]) -> int:

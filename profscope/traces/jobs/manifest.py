@@ -40,17 +40,29 @@ def read_manifest(folder: Path) -> dict[int, StatedPart]:
         document = json.loads(content)
         if document["schema"] != _SCHEMA:
             raise ValueError(f"its schema is {document['schema']!r}")
-        return {int(rank): _stated(folder, part) for rank, part in document["parts"].items()}
+        stated = {_rank(rank): _stated(folder, part) for rank, part in document["parts"].items()}
+        if len({part for part, _ in stated.values()}) < len(stated):
+            raise ValueError("it names one part for several ranks")
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise TraceError(f"{path} is no list of ranks: {error!r}"[:300]) from error
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise TraceError(f"{path} is no list of ranks: {why}"[:300]) from error
+    return stated
+
+
+def _rank(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{text!r} is no rank")
+    return int(text)
 
 
 def _stated(folder: Path, part: Mapping[str, Any]) -> StatedPart:
     relative = PurePosixPath(part["path"])
     if relative.is_absolute() or ".." in relative.parts or "://" in part["path"]:
         raise ValueError(f"{part['path']!r} is outside of the folder")
+    if relative.name in ("", NAME):
+        raise ValueError(f"{part['path']!r} is no part of a rank")
     spans = part.get("spans")
-    if spans is not None and (not isinstance(spans, int) or spans < 0):
+    if spans is not None and (type(spans) is not int or spans < 0):
         raise ValueError(f"{spans!r} spans")
     return folder / part["path"], spans
 
