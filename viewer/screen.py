@@ -228,7 +228,7 @@ def _view(
 
 
 def _rank_of_spans(profile: Profile) -> str:
-    """"rank 3" where spans are of one rank, other figures of all; else ""."""
+    """Such as "rank 3", where spans are of one rank, other figures of all; else ""."""
     return f"rank {profile.metadata[SAMPLES_OF_RANK]}" if len(profile.tables.sums) else ""
 
 
