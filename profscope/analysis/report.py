@@ -50,8 +50,8 @@ _SIZES: Final = (
     _Size(1, 2, 2, 240, Detail.FINDINGS),
     _Size(1, 1, 1, 240, Detail.FINDINGS),
     _Size(0, 0, 1, 240, Detail.FINDINGS),
-    _Size(0, 0, 0, 120, Detail.ACCOUNT),
-    _Size(0, 0, 0, 60, Detail.FIRST_FINDING),
+    _Size(0, 0, 1, 120, Detail.ACCOUNT),
+    _Size(0, 0, 1, 60, Detail.FIRST_FINDING),
 )
 _ALL: Final = 1 << 30
 

@@ -74,8 +74,8 @@ def test_all_ranks_are_summed_and_one_is_there(job: Path, monkeypatch: pytest.Mo
     assert shares[0] == shares[1]
     said = "; ".join(large.metadata["notes"])
     assert (
-        "are summed, not held in memory: span tables, samples, findings and the timeline are of rank 2, "
-        "the slowest" in said
+        "spans, samples, findings are of rank 2 alone, the slowest: the 1,728 spans of all ranks are summed, "
+        "not held in memory" in said
     )
     assert "each of 4 ranks: 0 to 3 launches ran bare" in said
 
@@ -108,6 +108,7 @@ def test_the_first_screen_and_the_report(job: Path, capsys: pytest.CaptureFixtur
     report = profscope.load(job).report()
     assert report["kernels"][0]["launches"] == 12
     assert len(report["kernels"][0]["lines"]["rows"]) > 2
+    assert report["header"]["notes"][0].startswith("spans, samples, findings are of rank 2 alone")
 
 
 @pytest.mark.usefixtures("large")
@@ -152,7 +153,7 @@ def test_the_next_slowest_is_shown_where_the_slowest_is_damaged(job: Path, tmp_p
     prof = profscope.load(tmp_path / "step")
     assert SLOWEST not in set(prof.launches["rank"])
     assert [note for note in prof.metadata["notes"] if note.startswith(f"rank {SLOWEST} is missing: ")]
-    assert any(note.startswith("the 1,296 spans of all ranks are summed") for note in prof.metadata["notes"])
+    assert any("the 1,296 spans of all ranks are summed" in note for note in prof.metadata["notes"])
     with pytest.raises(TraceError, match="damaged"):
         profscope.load(tmp_path / "step", rank=SLOWEST)
 
@@ -177,7 +178,7 @@ def test_a_kernel_that_the_shown_rank_lacks_is_said_to_be_of_another(job: Path, 
 def test_a_cta_is_of_one_rank_and_the_note_says_so(job: Path) -> None:
     prof = profscope.load(job, cta=3)
     assert set(prof.launches["rank"]) == {SLOWEST}
-    assert any("all that is shown is of rank 2" in note for note in prof.metadata["notes"])
+    assert any(note.startswith("all figures are of rank 2 alone") for note in prof.metadata["notes"])
 
 
 @pytest.mark.usefixtures("large")

@@ -84,7 +84,7 @@ def test_what_can_only_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object, **__: object) -> None:
         raise NotImplementedError
 
-    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem._open", refuse)
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.open", refuse)
     with pytest.raises(TraceError, match=r"cannot write memory://bucket/t.json: .* can only be read"):
         part(0).save("memory://bucket/t.json")
 
@@ -99,7 +99,7 @@ def test_a_server_without_ranges_costs_no_traceback(job: Path, monkeypatch: pyte
     def refuse(*_: object, **__: object) -> None:
         raise ValueError("the server appears to support no range requests")
 
-    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem._open", refuse)
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.open", refuse)
     with pytest.raises(TraceError, match="no range requests"):
         profscope.load(STEP)
     with pytest.raises(TraceError, match=r"cannot read memory://bucket/step/rank=0/trace.parquet: .*no ran"):

@@ -47,10 +47,11 @@ def read_large_job(file: TraceFile, job: JobFolder) -> Tables:
         raise TraceError(f"{file} has no part that can be read: {'; '.join(said)}")
     spans = sum(job.spans[head.rank] for head in heads)
     file.left_out = spans - len(loaded.tables.df)
-    of_one = "all that is shown is" if only.inside else "span tables, samples, findings and the timeline are"
+    of_one = "all figures" if only.inside else "spans, samples, findings"  # first, where a report cuts it
+    which = "the slowest" if only.launch is None else "which made it"
     said.append(
-        f"the {spans:,} spans of all ranks are summed, not held in memory: {of_one} of rank {rank}, "
-        f"{'the slowest' if only.launch is None else 'which made it'}; rank=N shows another"
+        f"{of_one} are of rank {rank} alone, {which}: the {spans:,} spans of all ranks are summed, not held "
+        "in memory; rank=N shows another"
     )
     return merged_stack(stack_of(heads, rank, loaded.tables), said, rank)
 
