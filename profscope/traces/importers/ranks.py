@@ -123,12 +123,12 @@ def _known_spans(path: Path, stated: int | None) -> int:
         return stated
     from profscope.traces.jobs.heads import span_count
 
-    return span_count(path)
+    return span_count(path) if path.is_file() else 0
 
 
 def _has_head(path: Path) -> bool:
     """Whether it can be read without its spans."""
-    return path.suffix == ".parquet" and path.is_file() and not missing("parquet")
+    return path.suffix == ".parquet" and not missing("parquet")
 
 
 def _metadata_of(job: JobFolder, rank: int) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ def read_large_job(file: TraceFile, job: JobFolder) -> Tables:
     Raises TraceError where none of the parts can be read.
     """
     only = file.only
-    summed = {rank: path for rank, path in job.paths.items() if path.suffix == ".parquet" and path.is_file()}
+    summed = {rank: path for rank, path in job.paths.items() if path.suffix == ".parquet"}
     heads, unread = read_heads(job.folder, summed)
     others = {rank: path for rank, path in job.paths.items() if rank not in summed}
     unread += [_without_sums(rank, str(path.relative_to(job.folder))) for rank, path in others.items()]
