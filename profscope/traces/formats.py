@@ -50,8 +50,8 @@ def own_suffix(file_name: str, given: str) -> tuple[str, str]:
     given: the path, as an error names it. Raises OptionError for a suffix that no exporter has, and for a
     format whose extra is not installed.
     """
-    names = {f".{name.replace('_', '.')}": name for name in FORMATS}
-    fitting = [suffix for suffix, name in names.items() if _fits(file_name, suffix, name)]
+    names = {_suffix_of(name): name for name in FORMATS}
+    fitting = [suffix for suffix, name in names.items() if _fits(file_name, name)]
     if not fitting or given.endswith("/"):
         known = ", ".join(
             suffix + f", {suffix}{GZIP}" * (name not in PACKED) for suffix, name in names.items()
@@ -65,11 +65,15 @@ def own_suffix(file_name: str, given: str) -> tuple[str, str]:
 
 def holds_a_trace(file_name: str) -> bool:
     """Whether the name is that of a saved profile."""
-    return any(_fits(file_name, f".{name.replace('_', '.')}", name) for name in WHOLE)
+    return any(_fits(file_name, name) for name in WHOLE)
 
 
-def _fits(file_name: str, suffix: str, name: str) -> bool:
-    return (file_name if name in PACKED else file_name.removesuffix(GZIP)).endswith(suffix)
+def _suffix_of(name: str) -> str:
+    return f".{name.replace('_', '.')}"
+
+
+def _fits(file_name: str, name: str) -> bool:
+    return (file_name if name in PACKED else file_name.removesuffix(GZIP)).endswith(_suffix_of(name))
 
 
 # How the folders are called in which the ranks of a job have their parts: trace/rank=3/trace.pftrace.gz

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 
 from profscope.analysis.findings import findings
+from profscope.analysis.variants import rows_of
 from profscope.compat.edited import swapped
 from profscope.device.backend import Backend, select
 from profscope.dispatch.running import is_recording
@@ -100,9 +101,7 @@ class _Recorded:
     @cached_property
     def findings(self) -> pd.DataFrame:
         """Of the launch; hooks may have launched other kernels."""
-        told = findings(self.profile.tables)
-        own = (told["kernel"] == self.kernel) & (told["variant"] == self.variant)
-        return told[own].reset_index(drop=True)
+        return rows_of(findings(self.profile.tables), self.kernel, self.variant).reset_index(drop=True)
 
 
 def _recorded(launch: Launcher, arguments: Arguments, machine: Backend) -> _Recorded:

@@ -266,9 +266,9 @@ def kernel_analyses(
 
 
 def _why_none(tables: Tables, every: pd.DataFrame) -> str:
-    if len(tables.sums) and (every["rows"] == 0).all():
-        return f"the rank whose spans are read did not record it; rank={every['rank'].iloc[0]} did"
     if (every["rows"] == 0).all():
+        if len(tables.sums):
+            return f"the rank whose spans are read did not record it; rank={every['rank'].iloc[0]} did"
         return "it has no spans inside of its launches"
     return "all its launches lost records, or CTAs that did not come to their end"
 

@@ -231,10 +231,11 @@ def _of_samples(tables: Tables, place: Ints, places: int) -> Floats:
         return np.zeros(places)
     cells = cta_cells(tables)
     there = np.flatnonzero(place[cells.row] >= 0)
-    of_ctas, cell = np.unique(cells.cta[there] * places + place[cells.row[there]], return_inverse=True)
+    of_ctas, first, cell = np.unique(
+        cells.cta[there] * places + place[cells.row[there]], return_index=True, return_inverse=True
+    )
     took = np.bincount(cell, cells.took[there], len(of_ctas))
-    launch_of = np.append(cells.launch[np.flatnonzero(_changes(cells.cta))], -1)  # by CTA
-    launch, at = launch_of[of_ctas // places], of_ctas % places
+    launch, at = cells.launch[there[first]], of_ctas % places
     recorded = launches["ctas"].to_numpy(np.float64)
     told = (recorded > 1) & ~launches["kernel"].isin(not_samples(tables.metadata)).to_numpy()
     grid = np.maximum(grid_ctas(launches), 1)

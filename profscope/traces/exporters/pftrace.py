@@ -41,7 +41,7 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
         yield packet(field(DATA_FIELD, text[begin : begin + DATA_BYTES]))
     if made is not None and bars is not None:
         naming = device_word(tables.launches), tables.emulated
-        yield partial(_joined, tree(df, tracks, drawing, bars.result(), naming))
+        yield partial(b"".join, tree(df, tracks, drawing, bars.result(), naming))
         events = made.result()
         for cut in events.cuts():
             yield partial(events.block, *cut)
@@ -50,7 +50,3 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     if drawn is not None:
         yield from around_packets(drawn)
     yield END
-
-
-def _joined(packets: Iterator[bytes]) -> bytes:
-    return b"".join(packets)

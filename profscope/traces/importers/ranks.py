@@ -97,18 +97,17 @@ def job_folder(folder: Path) -> JobFolder:
     folders = rank_folders(folder)
     for rank in sorted({*stated, *folders}):
         path, count = stated.get(rank, (None, None))
-        if path is None or (rank in folders and not is_remote(folder) and not path.exists()):
-            try:
-                path, count = _part(folders[rank]), None
-            except (TraceError, OSError) as error:
-                notes.append(f"rank {rank} is missing: {error}")
-                continue
-        if path is None:
-            notes.append(f"rank {rank} is missing: it has written nothing")
-            continue
         try:
+            if path is None or (rank in folders and not is_remote(folder) and not path.exists()):
+                path, count = _part(folders[rank]), None
+            if path is None:
+                raise TraceError("it has written nothing")
             spans[rank] = _known_spans(path, count)
-        except (OSError, ValueError) as error:  # ValueError: a server that gives whole files alone
+        except (
+            TraceError,
+            OSError,
+            ValueError,
+        ) as error:  # ValueError: a server that gives whole files alone
             notes.append(f"rank {rank} is missing: {error}")
             continue
         paths[rank] = path

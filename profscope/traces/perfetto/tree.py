@@ -214,16 +214,14 @@ def queue_packets(launches: pd.DataFrame) -> Iterator[bytes]:
         field(24, field(1, iid) + field(2, name) + field(4, _COMPUTE)) for name, iid in names.items()
     )
     yield packet(field(10, _QUEUE_SEQUENCE), field(13, _STARTS_AFRESH), field(12, specifications))
-    packets = []
-    begins = long_varints(TIMESTAMP, start)
-    times = zip(begins, (end - start).tolist(), queues, device.tolist(), rows, strict=True)
-    for number, (begin, duration, queue, gpu, row) in enumerate(times):
-        said = {"launch": int(row["launch"]), **launch_args(row)}
-        extra = b"".join(field(6, field(1, name) + field(2, str(value))) for name, value in said.items())
-        event = field(1, number) + field(2, duration) + field(13, queue) + field(14, names[row["kernel"]])
-        event += field(11, gpu) + field(10, int(row["launch"])) + extra
-        packets.append(packet(begin, field(10, _QUEUE_SEQUENCE), field(53, event)))
-        if len(packets) >= _BLOCK_EVENTS:
-            yield b"".join(packets)
-            packets = []
-    yield b"".join(packets)
+
+    def events() -> Iterator[bytes]:
+        about = zip((end - start).tolist(), queues, device.tolist(), rows, strict=True)
+        for number, (duration, queue, gpu, row) in enumerate(about):
+            said = {"launch": int(row["launch"]), **launch_args(row)}
+            extra = b"".join(field(6, field(1, name) + field(2, str(value))) for name, value in said.items())
+            event = field(1, number) + field(2, duration) + field(13, queue) + field(14, names[row["kernel"]])
+            event += field(11, gpu) + field(10, int(row["launch"])) + extra
+            yield field(53, event)
+
+    yield from _blocks(_QUEUE_SEQUENCE, zip(long_varints(TIMESTAMP, start), events(), strict=True))
