@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -86,7 +87,9 @@ _MIO: Final = "MIO queue"
 _ISSUED: Final = "selected"
 _MMA: Final = "mma"
 _LATENCY: Final = " latency"  # ends the names of spans that end with their data
-_WORK: Final = ("part", "reason", "file", "line", "call_path")
+_PLACE: Final = ("file", "line", "call_path")
+_WORK: Final = ("part", "reason", *_PLACE)
+_Work = tuple[str, str, str, int, str]
 
 
 class SmTime(NamedTuple):
@@ -143,10 +146,13 @@ def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
 
     ctas: launch, sm, start_ns and end_ns of each CTA; sms: of the device.
     """
-    launch, _ = pd.factorize(ctas["launch"])
-    begin = ctas["start_ns"].groupby(launch).min().to_numpy()
-    end = ctas["end_ns"].groupby(launch).max().to_numpy()
-    start, stop = ctas["start_ns"].to_numpy() - begin[launch], ctas["end_ns"].to_numpy() - begin[launch]
+    launch, found = pd.factorize(ctas["launch"].to_numpy())
+    begins, ends = ctas["start_ns"].to_numpy(), ctas["end_ns"].to_numpy()
+    limits = np.iinfo(np.int64)
+    begin, end = np.full(len(found), limits.max), np.full(len(found), limits.min)
+    np.minimum.at(begin, launch, begins)
+    np.maximum.at(end, launch, ends)
+    start, stop = begins - begin[launch], ends - begin[launch]
     length = end - begin
     key, _ = pd.factorize(launch.astype(np.int64) * (1 << 20) + ctas["sm"].to_numpy())
     order = np.lexsort((start, key))
@@ -235,50 +241,59 @@ def _of_samples(
         why = few if count else none
         said.append(f"{kernel} #{variant}: issuing, waiting: {why}")
         return None
-    stall = samples["stall"].astype("str")
-    reason = stall.map(_REASONS).fillna("other")
-    blamed = samples["blamed_class"].astype("str")
-    reason = reason.mask(stall.isin(_OF_MIO), blamed.map(_MIO_REASONS).fillna(_MIO))
-    reason = reason.mask((stall != _ISSUED) & (blamed == _MMA), "tensor cores")
-    reason = reason.mask(stall == _ISSUED, samples["class"])
-    part = pd.Series(np.where(stall == _ISSUED, "issuing", "waiting"), samples.index)
-    table = samples[["file", "line", "call_path"]].assign(part=part, reason=reason)
-    return _summed(table, samples["samples"].to_numpy(), basis)
+    columns = (samples[name].tolist() for name in (*_PLACE, "stall", "class", "blamed_class", "samples"))
+    works = (
+        ((*_charged_to(stall, cls, blamed), file, line, path), count)
+        for file, line, path, stall, cls, blamed, count in zip(*columns, strict=True)
+    )
+    return _summed(works, basis)
+
+
+def _charged_to(stall: str, cls: str, blamed: str) -> tuple[str, str]:
+    """The part and reason of samples: their stall, the class of their instruction, and of what they wait
+    for."""
+    if stall == _ISSUED:
+        return "issuing", cls
+    if blamed == _MMA:
+        return "waiting", "tensor cores"
+    if stall in _OF_MIO:
+        return "waiting", _MIO_REASONS.get(blamed, _MIO)
+    return "waiting", _REASONS.get(stall, "other")
 
 
 def _of_spans(spans: pd.DataFrame | None) -> list[dict[str, Any]]:
     """Rows by line and class of op, whose shares add up to 1."""
     if spans is None or not spans["self_time"].sum():
         return [_row("unknown", "", "spans", 1.0)]
-    kinds: list[tuple[str, str]] = []
-    for kind, scope in zip(spans["kind"], spans["scope"], strict=True):
-        cls = op_class(str(scope)) if kind == "op" else ""
-        if not cls:
-            kinds.append(("unknown", ""))
-        elif cls == "barrier":
-            kinds.append(("waiting", "barrier"))
-        elif cls == "load" and str(scope).endswith(_LATENCY):
-            kinds.append(("waiting", "memory"))
-        else:
-            kinds.append(("op", cls))
-    table = spans[["file", "line", "call_path"]].assign(
-        part=[part for part, _ in kinds], reason=[reason for _, reason in kinds]
+    columns = (spans[name].tolist() for name in (*_PLACE, "kind", "scope", "self_time"))
+    works = (
+        (_of_scope(kind, str(scope), file, line, path), time)
+        for file, line, path, kind, scope, time in zip(*columns, strict=True)
     )
-    nowhere = table["part"] == "unknown"  # loops, the kernel itself, and what no record covers
-    table = table.assign(
-        file=table["file"].mask(nowhere, ""),
-        line=table["line"].mask(nowhere, 0),
-        call_path=table["call_path"].mask(nowhere, ""),
-    )
-    return _summed(table, spans["self_time"].to_numpy(), "spans")
+    return _summed(works, "spans")
 
 
-def _summed(table: pd.DataFrame, weights: Any, basis: str) -> list[dict[str, Any]]:
-    by = table.assign(weight=weights).groupby(list(_WORK), sort=False, observed=True)["weight"].sum()
-    by = (by / by.sum()).sort_values(ascending=False, kind="stable")
+def _of_scope(kind: str, scope: str, file: str, line: int, call_path: str) -> _Work:
+    cls = op_class(scope) if kind == "op" else ""
+    if not cls:  # loops, the kernel itself, and what no record covers
+        return "unknown", "", "", 0, ""
+    if cls == "barrier":
+        return "waiting", "barrier", file, line, call_path
+    if cls == "load" and scope.endswith(_LATENCY):
+        return "waiting", "memory", file, line, call_path
+    return "op", cls, file, line, call_path
+
+
+def _summed(works: Iterable[tuple[_Work, float]], basis: str) -> list[dict[str, Any]]:
+    """One row for what is alike, the longest first."""
+    sums: dict[_Work, float] = {}
+    for work, weight in works:
+        sums[work] = sums.get(work, 0) + weight
+    whole = sum(sums.values())
+    shares = sorted(sums.items(), key=itemgetter(1), reverse=True)
     return [
-        dict(zip(_WORK, key, strict=True)) | {"share": float(share), "basis": basis}
-        for key, share in zip(by.index, by, strict=True)
+        dict(zip(_WORK, work, strict=True)) | {"share": weight / whole, "basis": basis}
+        for work, weight in shares
     ]
 
 

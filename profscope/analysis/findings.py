@@ -20,6 +20,7 @@ from profscope.analysis.answers import (
 )
 from profscope.analysis.cause import NOISE_PCT, RESULT, Finding
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
+from profscope.analysis.spans.asked_once import asked_once
 from profscope.analysis.spans.ctas import longest_first
 from profscope.analysis.spans.summing import SummedSpans
 from profscope.analysis.variants import rows_of
@@ -248,6 +249,11 @@ def _row(tables: Tables, kernel: str, variant: int, finding: Finding) -> dict[st
 
 
 def _name(tables: Tables, kernel: str, variant: int) -> str:
-    launches = tables.launches
-    several = launches.loc[launches["kernel"] == kernel, "variant"].nunique() > 1
-    return f"{kernel} #{variant}" if several else kernel
+    return f"{kernel} #{variant}" if kernel in _of_several_variants(tables) else kernel
+
+
+@asked_once
+def _of_several_variants(tables: Tables) -> frozenset[str]:
+    """The kernels that were launched in several configurations."""
+    each = tables.launches[["kernel", "variant"]].drop_duplicates()["kernel"]
+    return frozenset(each[each.duplicated()])

@@ -209,7 +209,7 @@ def _times(tables: Tables) -> dict[tuple[str, int], BareTime]:
     """How long bare launches take: as timed (`baseline=`, counters), else as recorded ones
     take."""
     times: dict[tuple[str, int], BareTime] = {}
-    durations = launch_durations(tables, tables.unit)
+    durations = launch_durations(tables)
     for key, group in tables.launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = _configuration(key)
         if (time := bare_time(tables, durations[group.index], group, (kernel, variant))) is not None:

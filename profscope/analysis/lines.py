@@ -209,7 +209,7 @@ def _with_intervals(rows: pd.DataFrame) -> pd.DataFrame:
 def _ranked(rows: pd.DataFrame, tables: Tables, times: pd.DataFrame) -> pd.DataFrame:
     """Kernels by the time of their launches, as everywhere, then of their warps, then by their samples; lines
     by share, and by their place."""
-    launches = tables.launches.assign(took=launch_durations(tables, tables.unit))
+    launches = tables.launches.assign(took=launch_durations(tables))
     of_launches = launches.groupby(CONFIGURATION)["took"].sum()
     of_warps = times.groupby(CONFIGURATION)["self_time"].sum()
     order = rows.reset_index()

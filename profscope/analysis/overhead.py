@@ -14,7 +14,7 @@ from profscope.analysis.spans.asked_once import asked_once
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.ctas import knows_ends
 from profscope.analysis.spans.rows import Floats, ended, not_samples
-from profscope.analysis.variants import rows_of, variant_entry
+from profscope.analysis.variants import variant_entry
 from profscope.schema import Tables
 
 __all__ = [
@@ -195,9 +195,18 @@ def bare_times(tables: Tables, kernel: str, variant: int) -> BareTimes:
     timed = timed_entry(tables.metadata, kernel, variant)
     if timed.get("bare_ns"):
         return BareTimes(timed["bare_ns"], timed["instrumented_ns"], timed.get("basis") or "measured")
-    own = rows_of(tables.counters, kernel, variant)
-    counted = own["value"][own["counter"] == "time"].dropna().tolist()
-    return BareTimes(counted[:1], [], "counters" if counted else "")
+    counted = _counted(tables).get((kernel, variant))
+    return BareTimes([], [], "") if counted is None else BareTimes([counted], [], "counters")
+
+
+@asked_once
+def _counted(tables: Tables) -> dict[tuple[str, int], float]:
+    """By kernel and variant, how long the hardware says that a launch took."""
+    timed = tables.counters[tables.counters["counter"] == "time"].dropna(subset="value")
+    found: dict[tuple[str, int], float] = {}
+    for kernel, variant, value in zip(timed["kernel"], timed["variant"], timed["value"], strict=True):
+        found.setdefault((str(kernel), int(variant)), float(value))
+    return found
 
 
 @asked_once

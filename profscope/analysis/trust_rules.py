@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from profscope.analysis.spans.rows import grid_ctas
@@ -185,7 +186,7 @@ def clock_changed(facts: Facts) -> Reason | None:
     if facts.clock_change is not None and facts.clock_change > CLOCK_CHANGE:
         why = f"the SM clock changes by {facts.clock_change:.0%} within a launch"
         return Reason("clock", CARE, f"{why}: compare cycles rather than ns")
-    low, high = rates.quantile([0.05, 0.95])
+    low, high = np.quantile(rates, (0.05, 0.95)) if len(rates) else (0.0, 0.0)
     if high > low * (1 + CLOCK_CHANGE):
         why = f"the SM clock ran at {low:.3f} to {high:.3f} GHz in different launches"
         return Reason("clock", CARE, f"{why}: compare cycles rather than ns")

@@ -13,7 +13,14 @@ from profscope.analysis.overhead import overhead
 from profscope.analysis.spans.asked_once import asked_once
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.pieces import each_piece, pieces
-from profscope.analysis.spans.rows import Ints, begins_of_runs, grid_scales, not_samples
+from profscope.analysis.spans.rows import (
+    Ints,
+    OfLaunches,
+    begins_of_runs,
+    grid_scales,
+    group_numbers,
+    not_samples,
+)
 from profscope.analysis.spans.summing import share_errors
 from profscope.analysis.texts import Markup, count_text, tag
 from profscope.analysis.timeline.distances import distances
@@ -178,14 +185,18 @@ def verdict_of(tables: Tables, costs: pd.DataFrame, apart: pd.DataFrame) -> Verd
     is_sampled = bool((grid_scales(launches) != 1).any()) and len(tables.df) > 0
     errors = share_errors(tables) if is_sampled else {}
     verdicts = {}
-    for _, of_variant in launches.groupby(["kernel", "variant"], sort=False):
-        kernel, variant = str(of_variant["kernel"].iloc[0]), int(of_variant["variant"].iloc[0])
+    number, configurations = group_numbers(launches)
+    groups, count = OfLaunches(launches, number, -1), len(configurations)
+    shorts, changes = _means(short, groups, count), _medians(clocks, groups, count)
+    names = zip(configurations["kernel"].tolist(), configurations["variant"].tolist(), strict=True)
+    for at, (kernel, variant) in enumerate(names):
+        of_variant = launches.iloc[np.flatnonzero(number == at)]
         facts = Facts(
             launches=of_variant,
             overhead=[row for row in rows if (row["kernel"], row["variant"]) == (kernel, variant)],
             builds=variant_entry(tables.metadata, kernel, variant).get("builds") or [],
-            short=_mean(short, of_variant),
-            clock_change=_median(clocks, of_variant),
+            short=shorts[at],
+            clock_change=changes[at],
             distances=[row for row in pairs if (row["kernel"], row["variant"]) == (kernel, variant)],
             scaled=kernel not in not_samples(tables.metadata),
             share_error=errors.get((kernel, variant)),
@@ -235,11 +246,12 @@ def _short_spans(tables: Tables) -> pd.DataFrame:
     return table.groupby("launch").sum().astype(np.float64)
 
 
-def _mean(short: pd.DataFrame, launches: pd.DataFrame) -> float | None:
-    if short.empty:
-        return None
-    own = short[short.index.isin(launches["launch"])].sum()
-    return float(own["short"] / own["all"]) if own["all"] else None
+def _means(short: pd.DataFrame, groups: OfLaunches[np.int64], count: int) -> list[float | None]:
+    """By configuration, of so many, what part of its outermost spans' time is short spans'."""
+    of = groups.of(short.index.to_numpy())
+    own = short[of >= 0]
+    few, whole = (np.bincount(of[of >= 0], own[name], count).tolist() for name in ("short", "all"))
+    return [part / total if total else None for part, total in zip(few, whole, strict=True)]
 
 
 @asked_once
@@ -254,8 +266,8 @@ def _clock_changes(tables: Tables) -> pd.Series[float]:
     return rates.quantile(0.99) / rates.quantile(0.01) - 1
 
 
-def _median(changes: pd.Series[float], launches: pd.DataFrame) -> float | None:
-    if changes.empty:
-        return None
-    own = changes[changes.index.isin(launches["launch"])]
-    return float(own.median()) if len(own) else None
+def _medians(changes: pd.Series[float], groups: OfLaunches[np.int64], count: int) -> list[float | None]:
+    """By configuration, of so many."""
+    of, values = groups.of(changes.index.to_numpy()), changes.to_numpy()
+    own = (values[of == at] for at in range(count))
+    return [float(np.median(each)) if len(each) else None for each in own]

@@ -20,7 +20,15 @@ from profscope.analysis.kernels.devices import Peak, max_resident_ctas, peak_of,
 from profscope.analysis.op_labels import op_class
 from profscope.analysis.spans.corrections import are_corrected, record_cost, weighed
 from profscope.analysis.spans.ctas import Shape, ctas_of_spans, every_cta, launch_durations, shape_of
-from profscope.analysis.spans.rows import Floats, Ints, grid_scales, not_samples, own_times, sites
+from profscope.analysis.spans.rows import (
+    Floats,
+    Ints,
+    grid_scales,
+    group_numbers,
+    not_samples,
+    own_times,
+    sites,
+)
 from profscope.analysis.spans.summing import SummedSpans
 from profscope.analysis.summary import works
 from profscope.analysis.variants import variant_entry
@@ -37,6 +45,7 @@ __all__ = [
 DURATION: Final = "duration_cycles"
 """The column of the table of spans that findings take for how long a span was."""
 
+_OF_SPANS: Final = ("parent", "warp", "start_cycle", DURATION, "iteration")
 _Bools = NDArray[np.bool_]
 
 
@@ -111,7 +120,7 @@ class KernelAnalysis:
     @cached_property
     def durations(self) -> pd.Series[float]:
         """By index of its launches, how long they took in the unit of the tables; missing if unknown."""
-        return launch_durations(self.tables, self.tables.unit)[self.launches.index]
+        return launch_durations(self.tables)[self.launches.index]
 
     @cached_property
     def place(self) -> tuple[str, int]:
@@ -250,19 +259,20 @@ def kernel_analyses(
     rows = end - begin
     rows[rows > 0] *= of_cta[begin[rows > 0]] >= 0  # other tools' spans may be of whole launches
     lossless = ((launches["dropped"] == 0) & (launches["unfinished"] == 0)).to_numpy()
-    launches = launches.assign(
-        begin=begin, rows=rows, sound=(rows > 0) & lossless, scale=grid_scales(launches)
-    )
-    for key, every in launches.groupby(["kernel", "variant"], sort=False):
-        kernel, variant = str(key[0]), int(every["variant"].iloc[0])
-        sound = every[every["sound"]]
-        if sound.empty:
-            yield SkippedKernel(kernel, variant, _why_none(tables, every))
+    sound, cold = (rows > 0) & lossless, launches["cold"].to_numpy(np.bool_)
+    launches = launches.assign(begin=begin, rows=rows, scale=grid_scales(launches))
+    number, configurations = group_numbers(launches)
+    names = zip(configurations["kernel"].tolist(), configurations["variant"].tolist(), strict=True)
+    for at, (kernel, variant) in enumerate(names):
+        own = np.flatnonzero((number == at) & sound)
+        if not len(own):
+            yield SkippedKernel(kernel, variant, _why_none(tables, launches[number == at]))
             continue
-        warm = sound[~sound["cold"]]
-        chosen = (warm if len(warm) else sound).iloc[::-1]
-        chosen = chosen[(chosen["rows"].cumsum() <= MOST_SPANS) | (np.arange(len(chosen)) == 0)].iloc[::-1]
-        yield _judged(tables, kernel, variant, chosen, known)
+        warm = own[~cold[own]]
+        newest = (warm if len(warm) else own)[::-1]
+        few = newest[np.cumsum(rows[newest]) <= MOST_SPANS]
+        chosen = few if len(few) else newest[:1]
+        yield _judged(tables, kernel, variant, launches.iloc[chosen[::-1]], known)
 
 
 def _why_none(tables: Tables, every: pd.DataFrame) -> str:
@@ -300,31 +310,33 @@ def _judged(
 def _spans(tables: Tables, cta: Ints, rows: Ints, known: SummedSpans | None) -> tuple[Spans, pd.DataFrame]:
     """The synchronous spans of the rows `rows` of the table, and their sites."""
     chosen = slice(int(rows[0]), int(rows[-1]) + 1) if _is_range(rows) else rows
-    part = tables.df.iloc[chosen]
-    parent = part["parent"].to_numpy()
+    columns = {name: tables.df[name].to_numpy()[chosen] for name in _OF_SPANS}
+    parent = columns["parent"]
     place = parent - rows[0] if _is_range(rows) else np.searchsorted(rows, parent)
     inside = np.where(parent >= 0, place, -1)
     if known is not None and (are_corrected(tables) or record_cost(tables.metadata) is None):
         site, table = known.sites(chosen)
         taken = known.durations.cycles[chosen].astype(np.int64)
     else:
+        part = tables.df.iloc[chosen]
         site, table = sites(part)
         taken = weighed(part.assign(parent=inside), tables.metadata)[DURATION].to_numpy()
-    table = table.assign(
-        cls=[op_class(s) if k == "op" else "" for s, k in zip(table["scope"], table["kind"], strict=True)]
+    kinds = table["kind"].tolist()
+    table["cls"] = [op_class(s) if k == "op" else "" for s, k in zip(table["scope"], kinds, strict=True)]
+    synchronous, is_span = (
+        np.array([kind not in others for kind in kinds], np.bool_)[site]
+        for others in (("async",), ("async", "mark"))
     )
-    synchronous = (table["kind"] != "async").to_numpy()
-    own = own_times(taken, inside, synchronous[site])
-    kept = ~table["kind"].isin(("async", "mark")).to_numpy()[site]
-    number = np.cumsum(kept) - 1
+    own, kept = own_times(taken, inside, synchronous), np.flatnonzero(is_span)
+    number = np.cumsum(is_span) - 1
     inside = np.where(inside >= 0, number[inside], -1)[kept]
-    warp_of = part["warp"].to_numpy()[kept]
+    warp_of = columns["warp"][kept]
     cta = cta[kept]
     new = np.ones(len(cta), np.bool_)
     new[1:] = (warp_of[1:] != warp_of[:-1]) | (cta[1:] != cta[:-1])
     warp = np.cumsum(new) - 1
-    start, duration = part["start_cycle"].to_numpy()[kept], taken[kept]
-    end = start + part[DURATION].to_numpy()[kept]
+    start, duration = columns["start_cycle"][kept], taken[kept]
+    end = start + columns[DURATION][kept]
     spans = Spans(
         site=site[kept],
         cta=cta,
@@ -334,10 +346,10 @@ def _spans(tables: Tables, cta: Ints, rows: Ints, known: SummedSpans | None) -> 
         duration=duration,
         own=own[kept],
         parent=inside,
-        iteration=part["iteration"].to_numpy()[kept].astype(np.int64),
+        iteration=columns["iteration"][kept].astype(np.int64),
         row=rows[kept],
     )
-    return spans, table.reset_index(drop=True)
+    return spans, table
 
 
 def _is_range(rows: Ints) -> bool:

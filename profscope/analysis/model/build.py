@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -141,7 +143,7 @@ def profile_model(
         judgement = asked.result() if asked else judgement
     assert judgement is not None
     summary = sources.summary if {*parts} & {"lines", "work"} else pd.DataFrame()
-    durations = launch_durations(tables, tables.unit)
+    durations = launch_durations(tables)
     whole_time = float(durations.dropna().sum())
     rows = {
         "launches": tables.launches,
@@ -264,7 +266,7 @@ def _kernel_entry(answers: _Answers, group: Group, *, with_lines: bool, with_wor
         configuration=_configuration_of(about),
         source=_source_of(tables, group.kernel, summary),
         grid=tuple(int(first[name]) for name in ("grid_x", "grid_y", "grid_z")),
-        grids=len(launches[["grid_x", "grid_y", "grid_z"]].drop_duplicates()),
+        grids=len({*zip(*(launches[name].tolist() for name in ("grid_x", "grid_y", "grid_z")), strict=True)}),
         num_ctas=int(first["num_ctas"]),
         num_warps=int(first["num_warps"]),
         launches=len(launches),
@@ -294,7 +296,7 @@ def _kernel_entry(answers: _Answers, group: Group, *, with_lines: bool, with_wor
         verdict_not_measured=verdict.not_measured,
         limits=_limits_of(answers.of("limits", key)),
         account=answers.accounts.get(key),
-        findings=tuple(_finding(own_id, row) for row in answers.of("findings", key).to_dict("records")),
+        findings=tuple(_findings(own_id, answers.of("findings", key))),
         clean=clean.get(name) or clean.get(group.kernel, ""),
         findings_not_measured=tuple(_about(names, said.get("not_measured") or [])),
         experiments=tuple(_experiments(answers.of("experiments", key))),
@@ -333,8 +335,11 @@ def _configuration_of(about: Mapping[str, Any]) -> Configuration | None:
 def _source_of(tables: Tables, kernel: str, summary: pd.DataFrame) -> Source | None:
     """None if there are several texts and none is surely the kernel's own: that of the file of its spans."""
     texts = [each for each in tables.metadata.get("sources") or [] if each["name"] == kernel]
-    files = {*summary.loc[summary["kind"] == "kernel", "file"].astype("str")} if len(summary) else set()
-    own = texts[0] if len(texts) == 1 else next((each for each in texts if each["file"] in files), None)
+    if len(texts) == 1:
+        own = texts[0]
+    else:
+        files = {*summary.loc[summary["kind"] == "kernel", "file"].astype("str")} if len(summary) else set()
+        own = next((each for each in texts if each["file"] in files), None)
     if own is None:
         return None
     line = int(own["line"]) + _decorator_lines(str(own["text"]))
@@ -388,6 +393,11 @@ def _limits_of(rows: pd.DataFrame) -> Limits | None:
     return Limits(bound_by(rows), {str(resource): known_number(value) for resource, value in used})
 
 
+def _findings(kernel_id: str, rows: pd.DataFrame) -> Iterator[FindingEntry]:
+    for row in rows.to_dict("records") if len(rows) else ():  # none takes as long as some
+        yield _finding(kernel_id, row)
+
+
 def _finding(kernel_id: str, row: Mapping[Any, Any]) -> FindingEntry:
     values = {
         str(name): EvidenceValue(known_number(each["value"]), str(each["unit"]))
@@ -417,15 +427,18 @@ def _work_of(summary: pd.DataFrame) -> Work | None:
     op."""
     if not len(summary):
         return None
-    moved, rate = "bytes_at_most", "gb_per_s_at_most"
-    ops = summary[summary[moved].notna() & (summary[moved] > 0)]
-    by_op = ops.groupby(ops["scope"].astype("str"), sort=False)[[moved, rate]].sum()
-    by_op = by_op.sort_values(moved, ascending=False, kind="stable").head(_MOST_OPS)
+    sizes, rates = (
+        summary[name].to_numpy(np.float64, na_value=np.nan).tolist()
+        for name in ("bytes_at_most", "gb_per_s_at_most")
+    )
+    moved, fastest = defaultdict[str, float](float), defaultdict[str, float](float)
+    for op, size, rate in zip(summary["scope"].astype("str"), sizes, rates, strict=True):
+        if size > 0:
+            moved[op] += size
+            fastest[op] += 0.0 if math.isnan(rate) else rate
+    most = sorted(moved, key=lambda op: moved[op], reverse=True)[:_MOST_OPS]
     return Work(
         flops=known_count(summary["flops"].sum(min_count=1)),
         tflop_per_s=known_number(summary["tflop_per_s"].sum(min_count=1)),
-        bytes_by_op={
-            str(op): MovedBytes(int(row[moved]), known_number(row[rate] or None))
-            for op, row in by_op.iterrows()
-        },
+        bytes_by_op={op: MovedBytes(int(moved[op]), known_number(fastest[op] or None)) for op in most},
     )

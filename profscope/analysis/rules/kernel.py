@@ -301,9 +301,10 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
 
 def _typical(launches: pd.DataFrame) -> int:
     """The number of the first launch of the grid that took most of the time."""
-    took = launches["end_ns"] - launches["start_ns"]
-    by_grid = took.groupby([launches[f"grid_{axis}"] for axis in AXES]).transform("sum")
-    return int(by_grid.to_numpy().argmax())
+    took = (launches["end_ns"] - launches["start_ns"]).to_numpy()
+    grids = np.stack([launches[f"grid_{axis}"].to_numpy() for axis in AXES])
+    _, grid = np.unique(grids, axis=1, return_inverse=True)
+    return int(np.bincount(grid.ravel(), took)[grid.ravel()].argmax())
 
 
 def missing(kernel: Kernel) -> list[str]:

@@ -115,6 +115,8 @@ def _tflop_per_s(judged: KernelAnalysis) -> float:
 
 def _saved_by_memory(experiments: pd.DataFrame) -> float:
     """The part of the time that a launch takes less without global memory; infinite if not measured."""
+    if not len(experiments):
+        return math.inf
     timed = experiments[experiments["valid"] & (experiments["experiment"] == "off")]
     whole = timed[timed["op"] == GROUPS["memory"]]["saved_pct"]
     return max(0.0, float(whole.max()) / 100) if len(whole) else math.inf
@@ -145,10 +147,12 @@ def waits_of(table: EvidenceTable, experiments: pd.DataFrame, busy: float) -> Ev
     experiments: its rows of `prof.experiments`. busy: the part of the time in which its busiest pipe or the
     issue slots are used.
     """
+    if not len(experiments) or not len(table):
+        return table
     timed = experiments[
         experiments["valid"] & (experiments["experiment"] == "off") & experiments["saved_pct"].notna()
     ]
-    if not len(timed) or not len(table):
+    if not len(timed):
         return table
     executed, shares = table.amount("executed"), defaultdict[str, Floats](lambda: np.zeros(len(table)))
 

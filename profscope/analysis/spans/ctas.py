@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.spans.asked_once import asked_once
 from profscope.analysis.spans.rows import (
     Floats,
     Ints,
@@ -122,9 +123,10 @@ def beside_bare_ones(tables: Tables, ctas: pd.DataFrame) -> pd.Series[bool]:
     return on_sm & ~on_sm.groupby(ctas["launch"]).transform("all")
 
 
-def launch_durations(tables: Tables, unit: str) -> pd.Series:
-    """By index of the table of launches, from first record to last, as they were read: float64, missing (NaN)
-    for those whose times are not known (`ended`).
+@asked_once
+def launch_durations(tables: Tables) -> pd.Series:
+    """By index of the table of launches, from first record to last, as they were read, in the tables' unit:
+    float64, missing (NaN) for those whose times are not known (`ended`).
 
     On the emulator cycles are those of the SM that was busy longest, which are exact; where there are no
     spans, and on a GPU, they are ns times the launch's clock, 0 if unknown.
@@ -132,7 +134,7 @@ def launch_durations(tables: Tables, unit: str) -> pd.Series:
     launches = tables.launches
     ns = (launches["end_ns"] - launches["start_ns"]).astype("float64")
     ns = ns.where(launches.index.isin(ended(launches).index))
-    if unit == "ns":
+    if tables.unit == "ns":
         return ns
     cycles = ns * launches["clock_ghz"].fillna(0.0)
     if not tables.emulated:
@@ -144,7 +146,7 @@ def launch_durations(tables: Tables, unit: str) -> pd.Series:
 def longest_first(tables: Tables, launches: pd.DataFrame) -> pd.Series[float]:
     """By kernel and variant, how long some of the tables' launches took together in their unit, the longest
     first."""
-    lasted = launch_durations(tables, tables.unit)[launches.index]
+    lasted = launch_durations(tables)[launches.index]
     times = lasted.groupby([launches["kernel"], launches["variant"]], sort=False).sum()
     return times.sort_values(ascending=False, kind="stable")
 

@@ -83,7 +83,7 @@ class SummedSpans(NamedTuple):
         """`sites` of some of the spans, all of one kernel and variant."""
         row = self.row[chosen]
         site, first = numbered(row, len(self.rows))
-        return site, self.rows[list(SITE_COLUMNS)].iloc[row[first]].reset_index(drop=True)
+        return site, self.rows.iloc[row[first]][list(SITE_COLUMNS)].reset_index(drop=True)
 
 
 @asked_once

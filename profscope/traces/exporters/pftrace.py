@@ -29,10 +29,9 @@ DATA_BYTES = 1 << 20
 def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     """The file's bytes."""
     df = tables.df
-    numbered = pool.submit(sites, df)  # beside the tracks: these two take longest of what one thread must do
+    site, table = sites(df)
+    spans = encode(df, site, table, pool)  # the pool is busy with it while one thread makes the tracks
     tracks = assign_tracks(df, row_devices(df, tables.launches))
-    site, table = numbered.result()
-    spans = encode(df, site, table, pool)
     bars = pool.submit(lambda: group_bars(tables, tracks, warp_runs(df, tracks))) if len(df) else None
     drawing = draw(df, tracks)
     made = pool.submit(EventPackets, df, site, table, tracks, drawing) if len(df) else None

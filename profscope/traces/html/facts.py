@@ -103,7 +103,7 @@ def page_facts(
     index, text = pack(columns | spans | bars)
     table = sites.table
     rate = _rate(tables)
-    known = launch_durations(tables, tables.unit)[kept_launches(tables)].reset_index(drop=True)
+    known = launch_durations(tables)[kept_launches(tables)].reset_index(drop=True)
     lasted = known.fillna((launches["end_ns"] - launches["start_ns"]) * rate)
     device = tables.metadata.get("device")
     facts = {

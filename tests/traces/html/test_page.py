@@ -223,9 +223,9 @@ def test_an_emulated_page_has_cycles_and_every_grid(tmp_path: Path) -> None:
     launches = profile.launches.assign(grid_x=np.array([4, 8, 8], np.int32))
     page = page_of(Profile(profile.df, launches, profile_metadata("emulator")), tmp_path)
     whole = Profile(profile.df, launches, profile_metadata("emulator"))
-    median = float(launch_durations(whole.tables, "cycles").median())
+    median = float(launch_durations(whole.tables).median())
     assert f"median launch {duration_text(median, 'cycles')} grid 8, 4" in page.text
-    assert page.facts["launches"]["duration"] == launch_durations(whole.tables, "cycles").round().tolist()
+    assert page.facts["launches"]["duration"] == launch_durations(whole.tables).round().tolist()
     assert "Program" not in page.text
     assert "#program" not in page.links
 
