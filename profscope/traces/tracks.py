@@ -334,9 +334,16 @@ def _queue_slots(group: Ints, start: Ints, end: Ints) -> Ints:
     if (same & (end[1:] < end[:-1])).any() or (int(group[-1]) + 1) * apart >= 1 << 63:
         slots[order] = interval_slots(group, start, end)
         return slots
-    keys = group * apart + (end - int(start.min()))
-    row = np.arange(len(order))
-    under_way = row - np.searchsorted(keys, group * apart + (start - int(start.min())))
+    row, least = np.arange(len(order)), int(start.min())
+    keys = group * apart + (end - least)
+
+    def open_at(part: slice) -> Ints:
+        """How many of the group are under way at each start."""
+        ended = np.searchsorted(keys, group[part] * apart + (start[part] - least))
+        here: Ints = row[part] - ended
+        return here
+
+    under_way = np.concatenate(each_piece(open_at, even_pieces(len(order))))
     first = np.flatnonzero(np.append(True, ~same))
     turns = np.maximum.reduceat(under_way, first) + 1
     count = np.diff(first, append=len(order))

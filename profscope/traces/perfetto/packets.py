@@ -165,8 +165,9 @@ class EventPackets:
             Part(everywhere, self._sites.shape[1], lambda at: iter(self._sites.take(site[at], axis=0).T))
         ]
         if self._arrows is not None:
-            begins, first = self._arrows.begins[rows], self._arrows.first[rows]
-            count = self._arrows.first[rows + 1] - first
+            begins, wait = self._arrows.begins[rows].astype(np.int64), self._arrows.wait[rows]
+            first = self._arrows.first[wait]
+            count = self._arrows.first[wait + 1] - first
             parts.append(Part(begins > 0, FLOW_WORDS, lambda at: _flow(FLOW_BEGINS_TAG, begins[at])))
             for most in np.unique(count[count > 0]).tolist():
                 parts.append(Part(count == most, FLOW_WORDS * most, partial(self._flow_ends, first, most)))
@@ -296,11 +297,15 @@ class Arrows:
     """The flows of a span table.
 
     begins  the flow each row begins, 0 if none, shape (rows,)
-    first   where the flows that a row ends begin in `ends`, shape (rows + 1,)
+    wait    the number of each row that ends flows, from 1, 0 if it ends none, shape (rows,)
+    first   where the flows of each number begin in `ends`, shape (numbers + 1,)
     ends    the flows that rows end, row by row
+
+    With few bits: memory that is new takes longer than what is done with it.
     """
 
-    begins: Ints
+    begins: NDArray[np.int32]
+    wait: NDArray[np.int32]
     first: Ints
     ends: Ints
 
@@ -326,11 +331,15 @@ def number_arrows(df: pd.DataFrame, tracks: Tracks, drawing: Drawing) -> Arrows 
     own = np.flatnonzero(crowded[lane])
     flow = lane + 1
     flow[own] = lanes + 1 + np.arange(len(own))
-    begins = np.zeros(len(df), np.int64)
+    begins, waits = np.zeros(len(df), np.int32), np.zeros(len(df), np.int32)
     begins[rows] = flow
-    ends = flow[np.argsort(by, kind="stable")]
-    first = np.concatenate([[0], np.cumsum(np.bincount(by, minlength=len(df)))]).astype(np.int64)
-    return Arrows(begins, first, ends)
+    rows = np.flatnonzero(begins)  # as they stand in the table, nearly in the order of their waits
+    by = wait[rows]
+    order = np.argsort(by, kind="stable")
+    by, ends = by[order], begins[rows[order]].astype(np.int64)
+    first = begins_of_runs(by)
+    waits[by[first]] = np.arange(1, len(first) + 1)
+    return Arrows(begins, waits, np.concatenate([[0], first, [len(by)]]), ends)
 
 
 def draw(df: pd.DataFrame, tracks: Tracks) -> Drawing:
