@@ -21,8 +21,8 @@ __all__ = [
     "whole_file",
 ]
 
-GZIP_LEVEL = 5
-"""zlib's level: event lines come out a fifth smaller than at 3, for two thirds more time; 6 doubles it."""
+GZIP_LEVEL = 3
+"""zlib's level: at 5 Perfetto traces come out 4 % smaller, JSON a seventh, for two thirds more time."""
 
 GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 """RFC 1952: deflate, no name, no time, unknown system; so the same profile gives the same bytes."""

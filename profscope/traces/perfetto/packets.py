@@ -38,7 +38,7 @@ __all__ = ["Drawing", "EventPackets", "draw", "event_places", "nested_depth", "n
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-BLOCK_ROWS = 1 << 16
+BLOCK_ROWS = 1 << 17
 SLICE_BEGIN, SLICE_END = 1, 2
 FLOW_BEGINS_TAG, FLOW_ENDS_TAG = 47 << 3 | 1, 48 << 3 | 1
 """Tags of TrackEvent.flow_ids and terminating_flow_ids, 64 bits each."""
