@@ -19,8 +19,8 @@ __all__ = ["PIECE_ROWS", "Numbers", "each_piece", "even_pieces", "numbers_by", "
 
 PIECE_ROWS: Final = 1 << 18
 """Rows of a piece; a few more where a warp's spans do not end there. With fewer, steps are so short that
-threads take turns more often than they work: with a quarter of it eight threads took 1.7 times as long to make
-tracks, and a first screen on two cores a tenth longer."""
+threads take turns more often than they work: with a quarter of it eight threads took 1.7 times as long to
+make tracks, and a first screen on two cores took a tenth longer."""
 _NEAR: Final = 1 << 10
 """Rows in which an outermost span is looked for at a time."""
 
