@@ -5,20 +5,18 @@
     python -m bench.first_answer --tiny             # small sizes; without a GPU on the emulator
 
 All kernels are of one process, in turn, each in a session of its own: the first one imports what all need;
---rows softmax is a process whose first one is softmax. Triton's cache has another kernel; torch, Triton and
-the kernel's inputs are there when the clock starts. Seconds, and CPU seconds of all threads. Indented phases
-are parts of the one above them, and some overlap. --profile: the 40 functions with most time, work of pools
-done by the calling thread. Many spans are those of a matmul that is recorded now, without a GPU those of a
-recording, repeated.
+--rows softmax is a process whose first one is softmax. Triton's cache has another kernel, and modules are
+compiled, as pip does it; torch, Triton and the kernel's inputs are there when the clock starts. Seconds, and
+CPU seconds of all threads. Indented phases are parts of the one above them, and some overlap. --profile: the
+40 functions with most time, work of pools done by the calling thread. Many spans are those of a matmul that
+is recorded now, without a GPU those of a recording, repeated.
 """
 
 from __future__ import annotations
 
 import argparse
-import compileall
 import contextlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -30,6 +28,7 @@ from typing import Any, Final
 
 from bench import phases, questions
 from bench.phases import Clock, Profiled
+from bench.reading import compiled_environment
 
 __all__ = ["main"]
 
@@ -69,8 +68,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(asked))
         return 0
     names = [_MANY] if options.spans else [name for name in _BOUNDS_S if re.search(options.rows, name)]
-    for package in ("profscope", "instrument_passes", "viewer"):  # as pip does
-        compileall.compile_dir(Path(__file__).parents[1] / package, quiet=2)
     figures = _in_own_process(names, sys.argv[1:] if argv is None else argv)
     kept, is_full = True, _on_gpu() and not options.tiny
     for name, found in figures.items():
@@ -95,10 +92,12 @@ def _on_gpu() -> bool:
 
 _OTHER_KERNEL: Final = """
 import torch
+import profscope
 from bench import kernels
 workload = kernels.add(1 << 10)
-with kernels.surroundings():
+with kernels.surroundings(), profscope.session(evidence=True) as prof:
     workload.launch(workload.inputs("cuda" if torch.cuda.is_available() else "cpu"))
+prof.findings()
 """
 
 
@@ -106,8 +105,8 @@ def _in_own_process(names: Sequence[str], argv: Sequence[str]) -> Mapping[str, _
     """By name and phase, seconds and CPU seconds; what the process prints before is printed."""
     with tempfile.TemporaryDirectory() as cache:
         command = [sys.executable, "-m", "bench.first_answer", *argv, "--of", ",".join(names)]
-        environment = {**os.environ, "TRITON_CACHE_DIR": cache, "PYTHONDONTWRITEBYTECODE": ""}
-        # Triton compiles what all kernels need in the first process ever, which is not timed here.
+        environment = compiled_environment(Path(cache)) | {"TRITON_CACHE_DIR": cache}
+        # The first process ever is not timed: Triton compiles what all kernels need, and Python its modules.
         subprocess.run([sys.executable, "-c", _OTHER_KERNEL], env=environment, check=True)
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     *printed, figures = done.stdout.splitlines()
