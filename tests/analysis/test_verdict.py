@@ -147,6 +147,33 @@ def test_a_clock_that_changes_within_a_launch() -> None:
     assert "19% within a launch" in str(of.verdict)
 
 
+@pytest.mark.parametrize("rule", ["clock", "short spans"])
+def test_spans_count_for_the_kernel_of_their_launch_alone(rule: str) -> None:
+    """Of three launches of two kernels, and of a launch that is missing from the table of launches."""
+    plain, own = profile(), ["calm", "calm", "odd"]
+    df = plain.tables.df.copy()
+    roots, is_odd = (df["depth"] == 0).to_numpy(), (df["launch"] == 2).to_numpy()
+    if rule == "clock":
+        df.loc[roots, "duration_ns"] = 10_000
+        df.loc[roots, "duration_cycles"] = 16_000
+        df.loc[np.flatnonzero(roots & is_odd)[::2], "duration_cycles"] = 19_000
+    else:
+        df.loc[~roots & ~is_odd, "duration_cycles"] += 10_000
+    df["kernel"] = pd.Categorical(np.where(is_odd, "odd", "calm"))
+    clock = CLOCK if rule == "clock" else {"read_cycles": 100.0, "row_cycles": 0.0, "basis": "measured"}
+    metadata = profile_metadata(clock=clock)
+    launches = plain.launches.assign(kernel=pd.Series(own, dtype="str"))
+    both = Profile(df, launches, metadata).verdict
+    alone = Profile(df, launches[:2], metadata).verdict
+
+    def told(reasons: Any) -> bool:
+        return rule in [each.rule for each in reasons]
+
+    assert told(both["odd", 0].reasons)
+    assert not told(both["calm", 0].reasons)
+    assert not told(alone["calm", 0].reasons)
+
+
 def test_spans_that_samples_contradict(monkeypatch: pytest.MonkeyPatch) -> None:
     (kernel,) = set(profile().launches["kernel"])
     pair = {"distance": 0.4, "noise": 0.05}
