@@ -28,6 +28,7 @@ from tests.support.corpus_findings import (
     shown_places,
 )
 from tests.support.kernel_of import kernel_in
+from tests.support.profiles import regular_profile
 
 DATA = Path(__file__).parents[1] / "data" / "diagnosis"
 _CASES = {case["name"]: case for case in cases()}
@@ -86,6 +87,16 @@ def assert_sound(name: str) -> None:
     for evidence, values in zip(table["evidence"], table["evidence_values"], strict=True):
         assert values
         assert all(str(Quantity(**each)) in evidence for each in values.values())
+
+
+def test_of_several_grids_the_one_that_took_most_of_the_time_is_judged() -> None:
+    tables = regular_profile(launches=4).tables
+    took_ns = np.array([100, 500, 300, 100])
+    launches = tables.launches.assign(grid_x=[8, 16, 8, 8], end_ns=tables.launches["start_ns"] + took_ns)
+    kernel = kernel_in(replace(tables, launches=launches.astype(tables.launches.dtypes.to_dict())))
+    assert kernel.grid == 8
+    longer = launches.assign(end_ns=launches["end_ns"] + [0, 1, 0, 0])
+    assert kernel_in(replace(tables, launches=longer.astype(tables.launches.dtypes.to_dict()))).grid == 16
 
 
 @pytest.mark.parametrize("name", _FAULTS)
