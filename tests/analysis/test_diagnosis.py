@@ -99,6 +99,24 @@ def test_of_several_grids_the_one_that_took_most_of_the_time_is_judged() -> None
     assert kernel_in(replace(tables, launches=longer.astype(tables.launches.dtypes.to_dict()))).grid == 16
 
 
+def test_cold_launches_are_judged_if_there_are_no_others() -> None:
+    tables = regular_profile(launches=3).tables
+    for cold, judged in (([True, False, False], [1, 2]), ([True] * 3, [0, 1, 2])):
+        (kernel,) = kernel_analyses(replace(tables, launches=tables.launches.assign(cold=cold)))
+        assert isinstance(kernel, KernelAnalysis)
+        assert kernel.launches["launch"].tolist() == judged
+
+
+def test_a_kernel_is_named_with_its_variant_if_it_has_several() -> None:
+    plain = regular_profile(launches=3)
+    (kernel,) = set(plain.launches["kernel"])
+    both = plain.launches.assign(variant=np.array([0, 1, 1], np.int32))
+    for launches, names in ((plain.launches, {kernel}), (both, {f"{kernel} #0", f"{kernel} #1"})):
+        attrs = Profile(plain.tables.df, launches, plain.metadata).findings().attrs
+        assert {text.partition(": ")[0] for text in attrs["not_measured"]} == names
+        assert set(attrs["clean"]) <= names
+
+
 @pytest.mark.parametrize("name", _FAULTS)
 def test_the_top_finding_is_the_fault(name: str) -> None:
     assert_sound(name)
