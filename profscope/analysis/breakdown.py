@@ -212,12 +212,16 @@ def _parts_of_sms(
         why = "not every CTA of its launches is known" if sms else "the number of SMs is not known"
         said.append(f"{kernel} #{variant}: idle-sms, tail, imbalance, between-ctas: {why}")
         return [], 1.0
-    bare = ctas[~beside_bare_ones(tables, ctas)]
+    beside = beside_bare_ones(tables, ctas)
+    bare = ctas[~beside]
     time = sm_time(bare, sms)
     every = time if len(bare) == len(ctas) else sm_time(ctas, sms)
     if time.whole == time.idle:
         return [], 1.0
-    shape = shape_of(bare, sms, max_resident_ctas(tables.metadata, kernel, variant))
+    # Of a launch, the SMs that are left: to those that are not, no bare CTA could go.
+    away = len(ctas.loc[beside, ["launch", "sm"]].drop_duplicates()) / ctas["launch"].nunique()
+    room = max_resident_ctas(tables.metadata, kernel, variant)
+    shape = shape_of(bare, sms - round(away), room)
     imbalance = min(time.after, shape.imbalance_pct / 100 * time.whole)
     idle = every.idle / every.whole
     of_others = (1 - idle) / (time.whole - time.idle)

@@ -324,6 +324,38 @@ def test_a_note_does_not_hide_the_one_heavy_cta_that_was_left_out() -> None:
     assert "up to 16.4% of its CTAs could be slower than any recorded (95% upper bound)" in note
 
 
+@triton.jit
+def segment_sum_kernel(x_ptr, lengths_ptr, out_ptr, BLOCK: tl.constexpr):  # noqa: N803
+    offsets = tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for step in range(tl.load(lengths_ptr + tl.program_id(0))):
+        total += tl.load(x_ptr + step * BLOCK + offsets)
+    tl.store(out_ptr + tl.program_id(0) * BLOCK + offsets, total)
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["on an SM that records", "on another one"])
+def test_a_heavy_cta_is_found_whichever_ctas_record(beside: bool) -> None:
+    """By the times of all CTAs: those that do not record are stamped."""
+    ctas, shares = 64, []
+    lengths = torch.full((ctas,), 2, dtype=torch.int32)
+
+    def recorded(one_in: int) -> Session:
+        with session(ctas=one_in) as prof:
+            segment_sum_kernel[(ctas,)](torch.ones(64, 32), lengths, torch.empty(ctas, 32), BLOCK=32)
+        return prof
+
+    alike = recorded(4).ctas
+    is_beside = alike.groupby("sm")["recorded"].transform("any") & ~alike["recorded"]
+    others = is_beside if beside else ~is_beside & ~alike["recorded"]
+    lengths[int(alike.loc[others, "cta"].iloc[0])] = 64
+    for one_in in (4, 1):
+        prof = recorded(one_in)
+        assert "load-imbalance" in prof.findings()["finding"].tolist()
+        shares.append(prof.breakdown().groupby("part")["share"].sum()["imbalance"])
+    assert shares[0] > 0.5
+    assert shares[0] == pytest.approx(shares[1], abs=0.05)
+
+
 @given(grid=st.integers(2, 5000), part=st.floats(0, 1))
 def test_no_more_ctas_than_said_are_missed_more_often_than_one_time_in_twenty(grid: int, part: float) -> None:
     recorded = max(1, int(part * (grid - 1)))

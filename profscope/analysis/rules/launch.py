@@ -69,8 +69,8 @@ def _uneven_ctas(kernel: Kernel) -> Iterator[Where]:
         return
     if kernel.graph.nodes and not any(differs_by_program(kernel.graph, node) for node in kernel.graph.nodes):
         return
-    if kernel.emulated and len(kernel.graph.named(r"^tt\.return$")) > 1:
-        return  # programs that return at once are most of a small launch
+    if kernel.emulated and len(kernel.graph.lines(r"^tt\.return$")) > 1:
+        return  # programs that return at once are most of a small launch; bare bodies have the same lines
     waves = max(1, math.ceil(kernel.waves))
     uneven = _uneven_loops(kernel)
     is_single = waves == 1 and not kernel.emulated and bool(uneven)

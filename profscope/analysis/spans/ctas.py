@@ -5,7 +5,7 @@ Every view asks here, so that tails, waves, idle SMs and launch times are the sa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,10 @@ __all__ = [
 
 _COLUMNS = ["launch", "cta", "sm", "start_ns", "end_ns", "start_cycle", "cycles"]
 _WARP = ["launch", "cta", "warp"]
+_FEWEST_SMS: Final = 32
+"""With fewer, chance decides which of uneven CTAs are seen."""
+_LONGER: Final = 1.5
+"""So many times as long no bare CTA takes for the records of others on its SM alone."""
 
 
 def every_cta(tables: Tables, launches: pd.DataFrame) -> pd.DataFrame | None:
@@ -115,12 +119,18 @@ def ctas_of_spans(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.Data
 
 def beside_bare_ones(tables: Tables, ctas: pd.DataFrame) -> pd.Series[bool]:
     """Which CTAs of `ctas_of` ran on an SM that ran one with records, where other SMs of the launch ran only
-    bare ones: records take time, so that such an SM ends later than it would."""
+    bare ones: records take time, so that such an SM ends later than it would. None where the others cannot
+    stand for all: they are on few SMs, or a bare CTA among these takes far longer than any of them."""
+    none = pd.Series(False, ctas.index)
     if not len(tables.ctas):
-        return pd.Series(False, ctas.index)
+        return none
     is_recorded = tables.ctas["recorded"].astype("bool")[ctas.index]
     on_sm = is_recorded.groupby([ctas["launch"], ctas["sm"]]).transform("any")
-    return on_sm & ~on_sm.groupby(ctas["launch"]).transform("all")
+    beside = on_sm & ~on_sm.groupby(ctas["launch"]).transform("all")
+    others = ctas[~beside]
+    sms = len(others[["launch", "sm"]].drop_duplicates()) / max(1, others["launch"].nunique())
+    longest = ctas["cycles"][beside & ~is_recorded].max()
+    return none if sms < _FEWEST_SMS or longest > _LONGER * others["cycles"].max() else beside
 
 
 @asked_once
