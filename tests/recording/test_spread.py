@@ -339,7 +339,7 @@ def test_a_heavy_cta_is_found_whichever_ctas_record(beside: bool) -> None:
     ctas, shares = 64, []
     lengths = torch.full((ctas,), 2, dtype=torch.int32)
 
-    def recorded(one_in: int) -> Session:
+    def recorded(one_in: int) -> profscope.Session:
         with session(ctas=one_in) as prof:
             segment_sum_kernel[(ctas,)](torch.ones(64, 32), lengths, torch.empty(ctas, 32), BLOCK=32)
         return prof

@@ -40,7 +40,7 @@ __all__ = [
 _COLUMNS = ["launch", "cta", "sm", "start_ns", "end_ns", "start_cycle", "cycles"]
 _WARP = ["launch", "cta", "warp"]
 _FEWEST_SMS: Final = 32
-"""With fewer, chance decides which of uneven CTAs are seen."""
+"""If they are fewer, and no more than half, chance decides which of uneven CTAs are seen."""
 _LONGER: Final = 1.5
 """So many times as long no bare CTA takes for the records of others on its SM alone."""
 
@@ -127,10 +127,13 @@ def beside_bare_ones(tables: Tables, ctas: pd.DataFrame) -> pd.Series[bool]:
     is_recorded = tables.ctas["recorded"].astype("bool")[ctas.index]
     on_sm = is_recorded.groupby([ctas["launch"], ctas["sm"]]).transform("any")
     beside = on_sm & ~on_sm.groupby(ctas["launch"]).transform("all")
-    others = ctas[~beside]
-    sms = len(others[["launch", "sm"]].drop_duplicates()) / max(1, others["launch"].nunique())
-    longest = ctas["cycles"][beside & ~is_recorded].max()
-    return none if sms < _FEWEST_SMS or longest > _LONGER * others["cycles"].max() else beside
+    longest, longest_of_others = ctas["cycles"][beside & ~is_recorded].max(), ctas["cycles"][~beside].max()
+    of_others, of_all = (
+        len(each[["launch", "sm"]].drop_duplicates()) / ctas["launch"].nunique()
+        for each in (ctas[~beside], ctas)
+    )
+    are_few = of_others < min(_FEWEST_SMS, of_all / 2 + 1)
+    return none if are_few or longest > _LONGER * longest_of_others else beside
 
 
 @asked_once
