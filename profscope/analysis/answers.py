@@ -50,8 +50,8 @@ def refused_evidence(metadata: Mapping[str, Any]) -> str:
     left_out = metadata.get(EVIDENCE_LEFT_OUT)
     if left_out:
         return (
-            "evidence is of whole launches, all of a kernel's together; ask the trace without "
-            f"{left_out['part']}"
+            "evidence is of whole launches, all of a kernel's together: the whole trace has it, not "
+            f"{left_out['part']} alone"
         )
     return "; ".join((metadata.get("evidence") or {}).get("not_measured") or ())
 

@@ -7,7 +7,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -31,16 +31,23 @@ _CLEARLY: Final = 1.1  # so that two configurations of equal time are not copied
 @dataclass(frozen=True)
 class KeptLaunch:
     """contents: what the memory of its arguments held before it; None if that was not copied: `why` says why
-    not."""
+    not. untimed_of: of how many configurations it is the first, if none could be timed."""
 
     launch: Launch
     contents: Arguments | None
     why: str = ""
+    untimed_of: int = 0
 
     @property
     def note(self) -> str:
-        """The note if the launch can be repeated only with other contents."""
-        return self.why and f"Its arguments may have changed since the launch: {self.why}"
+        """The note if the launch can be repeated only with other contents, or may not be the biggest."""
+        changed = self.why and f"Its arguments may have changed since the launch: {self.why}"
+        first = "" if not self.untimed_of else (
+            f"It is the first of {self.untimed_of} configurations, and not known to take most time: the "
+            "program's own session keeps launches from being timed. Without one the biggest is explained; "
+            "kernels= chooses, too"
+        )
+        return ". ".join(filter(None, (changed, first)))
 
     def replaces(self, earlier: KeptLaunch) -> bool:
         """Whether it is kept in place of an earlier launch of its configuration."""
@@ -81,7 +88,9 @@ class ProgramLaunches:
         Raises OptionError if no launch, or none that matches, was seen.
         """
         if self._kept is not None:
-            return self._kept
+            configurations = len(self._configurations)
+            is_untimed = configurations > 1 and not any(each.times for each in self._configurations.values())
+            return replace(self._kept, untimed_of=configurations * is_untimed)
         if not self._names:
             raise OptionError("the program launched no Triton kernel that can be launched again")
         more = f" and {len(self._names) - _SHOWN} more" if len(self._names) > _SHOWN else ""

@@ -137,7 +137,9 @@ def test_a_launch_is_read_where_the_whole_does_not_fit(
 
 EVIDENCE = Path(__file__).parents[1] / "data" / "evidence"
 COLUMN = EVIDENCE / "column.pftrace.gz"
-NOT_JUDGED = "not judged: evidence is of whole launches, all of a kernel's together; ask the trace without "
+NOT_JUDGED = (
+    "not judged: evidence is of whole launches, all of a kernel's together: the whole trace has it, not "
+)
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +162,8 @@ def test_a_part_is_not_judged(tmp_path: Path, part: dict[str, Any], said: str) -
     chosen = profscope.load(COLUMN, **part)
     findings = chosen.findings()
     assert findings.empty
-    assert findings.attrs["clean"] == {"transpose_kernel": NOT_JUDGED + said}
-    assert repr(findings).splitlines()[1] == f"transpose_kernel: {NOT_JUDGED}{said}"
+    assert findings.attrs["clean"] == {"transpose_kernel": f"{NOT_JUDGED}{said} alone"}
+    assert repr(findings).splitlines()[1] == f"transpose_kernel: {NOT_JUDGED}{said} alone"
     told = [*findings.attrs["not_measured"], *chosen.lines().attrs["not_measured"]]
     told += [*chosen.limits().attrs["not_measured"], *chosen.breakdown().attrs["not_measured"]]
     told += chosen.report()["not_measured"]
@@ -172,7 +174,7 @@ def test_a_part_is_not_judged(tmp_path: Path, part: dict[str, Any], said: str) -
 
 def test_a_rank_of_several_is_not_judged_and_the_only_rank_of_a_kernel_is(of_ranks: Path) -> None:
     first, last = (profscope.load(of_ranks, rank=rank) for rank in (0, 2))
-    assert first.findings().attrs["clean"] == {"transpose_kernel": NOT_JUDGED + "rank 0"}
+    assert first.findings().attrs["clean"] == {"transpose_kernel": f"{NOT_JUDGED}rank 0 alone"}
     alone = profscope.load(EVIDENCE / "gather.pftrace.gz").findings()
     assert len(alone)
     assert last.findings()["gain_pct"].tolist() == alone["gain_pct"].tolist()
@@ -190,9 +192,9 @@ def test_the_only_launch_of_a_configuration_is_judged(tmp_path: Path) -> None:
 
 def test_the_command_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(COLUMN), "--launch", "2", "--show", "findings", "--width", "200"]) == 0
-    assert capsys.readouterr().out.strip() == f"transpose_kernel: {NOT_JUDGED}launch 2"
+    assert capsys.readouterr().out.strip() == f"transpose_kernel: {NOT_JUDGED}launch 2 alone"
     assert main([str(COLUMN), "--launch", "2", "--show", "limits"]) == 1
-    assert "ask the trace without launch 2" in capsys.readouterr().err
+    assert "the whole trace has it, not launch 2 alone" in capsys.readouterr().err
     # Of a part of each launch the whole launches are at hand, and these are judged.
     assert main([str(COLUMN), "--cta", "0", "--show", "findings"]) == 0
     assert " 94%  bank-conflict" in capsys.readouterr().out

@@ -101,6 +101,19 @@ def test_without_room_for_the_contents_it_says_so(watched: Watched) -> None:
     assert kept.note in " ".join(repr(found).split())
 
 
+def test_a_session_of_the_program_hides_which_configuration_is_the_biggest(watched: Watched) -> None:
+    with watched.program() as launches, profscope.session(backend="emulator"):
+        summed[(4,)](*of_lengths(10))
+        summed[(4,)](*of_lengths(40))
+    assert launches.biggest().note.startswith(
+        "It is the first of 2 configurations, and not known to take most"
+    )
+    with watched.program() as launches:
+        summed[(4,)](*of_lengths(10))
+        summed[(4,)](*of_lengths(40))
+    assert launches.biggest().note == ""
+
+
 def test_tensors_of_other_launches_are_freed(watched: Watched) -> None:
     def live_bytes() -> int:
         gc.collect()

@@ -56,7 +56,7 @@ def not_measured(
         said.append(f"limits: {refused or 'no counters were taken (session(evidence=True))'}")
     if not tables.metadata.get("sources"):
         said.append("source, lines.source: no source was kept")
-    return said + _of_times(tables) + ([] if summary is None else _of_copies(summary))
+    return said + _of_times(tables, kernels) + ([] if summary is None else _of_copies(summary))
 
 
 def _of_accounts(kernels: Sequence[KernelEntry]) -> list[str]:
@@ -64,11 +64,11 @@ def _of_accounts(kernels: Sequence[KernelEntry]) -> list[str]:
     return [f"{name}: {text}" for name, account in accounts for text in account.not_measured]
 
 
-def _of_times(tables: Tables) -> list[str]:
+def _of_times(tables: Tables, kernels: Sequence[KernelEntry]) -> list[str]:
     metadata, said = tables.metadata, []
     if peaks_of(metadata) is None:
         said.append("device.peaks: those of the device are not known")
-    if not (metadata.get("baseline") or {}).get("kernels"):
+    if not any(each.bare_time for each in kernels):
         said.append("bare_time: no bare launch was timed (session(baseline=))")
     if record_cost(metadata) is None:
         said.append("device.clock_read_cycles: what a record costs was not measured")
