@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -79,6 +81,17 @@ def test_a_matmul_computes_two_m_n_k_flops_however_many_warps_share_it(num_warps
     tiles = (m // 32) * (n // 32)
     assert ops.loc["load a", "bytes_at_most"] == 2 * tiles * 32 * k  # every tile of c reads its rows of a
     assert ops.loc["store", "bytes_at_most"] == 4 * m * n
+
+
+def test_a_report_has_the_ops_that_move_most_first() -> None:
+    tables = add().tables
+    metadata = copy.deepcopy(tables.metadata)
+    scopes = metadata["kernels"]["add_kernel"]["work"][0]["scopes"]
+    for scope, size in zip(scopes, (4000, 8000, 0), strict=True):
+        scope["bytes"] = size
+    (kernel,) = Profile.of(replace(tables, metadata=metadata)).report()["kernels"]
+    moved = [(op, each["bytes_at_most"]) for op, each in kernel["work"]["bytes_by_op"].items()]
+    assert moved == [("load y", 8000), ("load x", 4000)]
 
 
 @pytest.mark.parametrize(("name", "op"), [("add-heavy-0", "load x"), ("matmul-heavy-0", "store")])

@@ -1,6 +1,7 @@
 """Interval colouring and lanes."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,19 @@ def test_a_warp_whose_spans_overlap_is_spread_over_lanes() -> None:
     tracks = assign_tracks(df, np.zeros(len(df), np.int64))
     assert tracks.table["lane"].tolist() == [0, 1]
     assert tracks.table["lane"].to_numpy()[tracks.track[tracks.run]].tolist() == [0] * 4 + [1] + [0] * 3
+
+
+@pytest.mark.parametrize(("took", "lanes"), [(10, [0, 0, 0, 0]), (30, [0, 1, 0, 1]), (50, [0, 1, 2, 0])])
+def test_work_in_flight_has_as_many_lanes_as_is_under_way_at_once(took: int, lanes: list[int]) -> None:
+    df = regular_profile(launches=1, ctas=1, warps=1, iterations=4).df.copy()
+    loads = df.index[df["scope"] == "load A"]
+    df["kind"] = df["kind"].cat.add_categories("async")
+    df.loc[loads, "kind"] = "async"
+    df.loc[loads, "start_ns"] = df["start_ns"].min() + 20 * np.arange(len(loads))
+    df.loc[loads, "duration_ns"] = took
+    tracks = assign_tracks(df, np.zeros(len(df), np.int64))
+    assert tracks.async_lane[loads].tolist() == lanes
+    assert (np.delete(tracks.async_lane, loads) == -1).all()
 
 
 def test_ctas_that_run_at_once_get_slots_of_their_sm() -> None:

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 import profscope.profiles
 from profscope.profiles import Profile
+from profscope.schema import spans_frame
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field
 from profscope.traces.tracks import assign_tracks, drawn_name, root_spans, row_devices, warp_name
 from tests.support.examples import examples
 from tests.support.processor import SPAN_KINDS, Processor
-from tests.support.profiles import payloads, profiles, regular_profile
+from tests.support.profiles import launch_table, payloads, profiles, regular_profile
 
 ARGS = ("debug.iter", "source.line_number", "source.file_name", "source.function_name")
 SLICES = f"""
@@ -111,6 +112,29 @@ def test_random_profiles(tmp_path: Path, processor: Processor, monkeypatch: pyte
         assert_read_exactly(processor, tmp_path / "trace.pftrace", profile)
 
     check()
+
+
+def test_waits_in_another_order_than_their_copies(tmp_path: Path, processor: Processor) -> None:
+    """The copy that began first is waited for last, and one wait ends two."""
+    rows = [
+        ("kernel", "kernel", 0, 100, 0, -1),
+        ("copy a", "async", 10, 70, -1, 6),
+        ("copy b", "async", 20, 40, -1, 5),
+        ("copy c", "async", 25, 55, -1, 6),
+        ("op", "op", 30, 5, 1, -1),
+        ("wait b", "op", 50, 10, 1, -1),
+        ("wait a and c", "op", 70, 10, 1, -1),
+    ]
+    scope, kind, start, took, depth, wait = (list(column) for column in zip(*rows, strict=True))
+    columns = {"scope": scope, "kind": kind, "start_ns": start, "duration_ns": took, "wait": wait}
+    columns |= {"start_cycle": start, "duration_cycles": took, "depth": [max(0, each) for each in depth]}
+    columns["parent"] = [0 if each == 1 else -1 for each in depth]
+    alike = {"kernel": "k", "launch": 0, "cta": 0, "sm": 0, "warp": 0, "file": "k.py", "line": 1}
+    alike |= {"call_path": "", "iteration": -1}
+    df = spans_frame(columns | {name: [value] * len(rows) for name, value in alike.items()})
+    profile = Profile(df, launch_table([0], ["k"]))
+    assert expected_flows(profile).total() == 3
+    assert_read_exactly(processor, tmp_path / "trace.pftrace", profile)
 
 
 @pytest.mark.hypothesis
