@@ -42,10 +42,14 @@ class KeptLaunch:
     def note(self) -> str:
         """The note if the launch can be repeated only with other contents, or may not be the biggest."""
         changed = self.why and f"Its arguments may have changed since the launch: {self.why}"
-        first = "" if not self.untimed_of else (
-            f"It is the first of {self.untimed_of} configurations, and not known to take most time: the "
-            "program's own session keeps launches from being timed. Without one the biggest is explained; "
-            "kernels= chooses, too"
+        first = (
+            ""
+            if not self.untimed_of
+            else (
+                f"It is the first of {self.untimed_of} configurations, and not known to take most time: the "
+                "program's own session keeps launches from being timed. Without one the biggest is explained; "
+                "kernels= chooses, too"
+            )
         )
         return ". ".join(filter(None, (changed, first)))
 
