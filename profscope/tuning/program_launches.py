@@ -41,17 +41,14 @@ class KeptLaunch:
     @property
     def note(self) -> str:
         """The note if the launch can be repeated only with other contents, or may not be the biggest."""
-        changed = self.why and f"Its arguments may have changed since the launch: {self.why}"
-        first = (
-            ""
-            if not self.untimed_of
-            else (
+        notes = [f"Its arguments may have changed since the launch: {self.why}"] if self.why else []
+        if self.untimed_of:
+            notes.append(
                 f"It is the first of {self.untimed_of} configurations, and not known to take most time: the "
-                "program's own session keeps launches from being timed. Without one the biggest is explained; "
-                "kernels= chooses, too"
+                "program's own session keeps launches from being timed. Without it the biggest is "
+                "explained; kernels= chooses, too"
             )
-        )
-        return ". ".join(filter(None, (changed, first)))
+        return ". ".join(notes)
 
     def replaces(self, earlier: KeptLaunch) -> bool:
         """Whether it is kept in place of an earlier launch of its configuration."""
