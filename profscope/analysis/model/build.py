@@ -431,14 +431,14 @@ def _work_of(summary: pd.DataFrame) -> Work | None:
         summary[name].to_numpy(np.float64, na_value=np.nan).tolist()
         for name in ("bytes_at_most", "gb_per_s_at_most")
     )
-    moved, fastest = defaultdict[str, float](float), defaultdict[str, float](float)
+    moved, speed = defaultdict[str, float](float), defaultdict[str, float](float)
     for op, size, rate in zip(summary["scope"].astype("str"), sizes, rates, strict=True):
         if size > 0:
             moved[op] += size
-            fastest[op] += 0.0 if math.isnan(rate) else rate
+            speed[op] += 0.0 if math.isnan(rate) else rate
     most = sorted(moved, key=lambda op: moved[op], reverse=True)[:_MOST_OPS]
     return Work(
         flops=known_count(summary["flops"].sum(min_count=1)),
         tflop_per_s=known_number(summary["tflop_per_s"].sum(min_count=1)),
-        bytes_by_op={op: MovedBytes(int(moved[op]), known_number(fastest[op] or None)) for op in most},
+        bytes_by_op={op: MovedBytes(int(moved[op]), known_number(speed[op] or None)) for op in most},
     )

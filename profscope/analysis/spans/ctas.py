@@ -42,7 +42,7 @@ _WARP = ["launch", "cta", "warp"]
 _FEWEST_SMS: Final = 32
 """If they are fewer, and no more than half, chance decides which of uneven CTAs are seen."""
 _LONGER: Final = 1.5
-"""So many times as long no bare CTA takes for the records of others on its SM alone."""
+"""The records of others on its SM make no bare CTA take so many times as long."""
 
 
 def every_cta(tables: Tables, launches: pd.DataFrame) -> pd.DataFrame | None:
