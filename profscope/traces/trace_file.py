@@ -50,6 +50,7 @@ MARK = b"\xef\xbb\xbf"
 _OTHERS = (
     (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports these)"),
     (b"NVR\0", "an Nsight Compute report"),
+    ((b"<!doctype html", b"<!DOCTYPE html"), "HTML, as reports are"),
     ((b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0"), "an archive to be unpacked"),
 )
 """By the first bytes, files that readers may take for traces."""

@@ -131,6 +131,7 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("zip", b"PK\x03\x04xxxx", "is an archive to be unpacked"),
     ("sqlite", b"SQLite format 3\0", "is an SQLite database"),
     ("text", b"hello world\n", "is text, not JSON"),
+    ("page", b"<!doctype html>\n<html>", "is HTML, as reports are"),
     ("train.py", b"import torch\n", "is a program, not a trace; profscope run records one"),
     ("binary", bytes(range(200, 256)) + bytes(9), "is no trace"),
     ("not-json", b'{"traceEvents": [{]}', "is not valid JSON: .* at line 1, column 19"),

@@ -173,6 +173,8 @@ def test_times_are_put_on_one_clock(whole: Profile) -> None:
     assert ranks["common_ns"].to_dict() == {0: durations[:2].sum(), 1: durations[2:].sum()}
     assert ranks["busy_ns"].to_dict() == ranks["common_ns"].to_dict()
     assert ranks["slowest"].sum() == 2
+    alike = together.launches.assign(end_ns=together.launches["start_ns"] + 1000)
+    assert Profile.of(replace(together, launches=alike)).ranks.summary()["slowest"].tolist() == [0, 0]
     errors = [each["clock_error_ns"] for each in together.metadata["ranks"]]
     assert errors == [pytest.approx(100 + 32, abs=1), pytest.approx(20_000 + 100 + 32, abs=60)]
     assert together.metadata["notes"][0].startswith(

@@ -49,7 +49,9 @@ def summary(tables: Tables) -> pd.DataFrame:
         longest=groups["duration_ns"].transform("max"),
         shared=groups["rank"].transform("nunique"),
     )
-    common = common[common["shared"] == number]
+    is_longest = common["duration_ns"] == common["longest"]
+    alike = is_longest.groupby([common[name] for name in ("kernel", "variant", "number")]).transform("sum")
+    common = common.assign(slowest=is_longest & (alike == 1))[common["shared"] == number]
     stated = {each["rank"]: each for each in tables.metadata.get("ranks") or []}
     rows = []
     for rank, launches in every.groupby("rank"):
@@ -62,7 +64,7 @@ def summary(tables: Tables) -> pd.DataFrame:
                 "launches": len(launches),
                 "busy_ns": int(covered(launches["start_ns"].to_numpy(), launches["end_ns"].to_numpy())),
                 "common_ns": own["duration_ns"].sum(),
-                "slowest": (own["duration_ns"] == own["longest"]).sum(),
+                "slowest": own["slowest"].sum(),
                 "median_lag_ns": own["lag"].median() if are_aligned(tables) else np.nan,
                 "clock_error_ns": about.get("clock_error_ns", np.nan),
             }
