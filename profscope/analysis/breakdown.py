@@ -18,7 +18,7 @@ from profscope.analysis.estimates import FEWEST_SAMPLES
 from profscope.analysis.kernels.devices import max_resident_ctas, sm_count_of
 from profscope.analysis.line_rows import TimeSources, configurations, witnesses
 from profscope.analysis.op_labels import op_class
-from profscope.analysis.spans.ctas import beside_bare_ones, every_cta, knows_sms, shape_of
+from profscope.analysis.spans.ctas import beside_bare_ones, every_cta, knows_sms, shape_of, sms_a_launch
 from profscope.analysis.spans.rows import begins_of_runs, ended, grid_ctas
 from profscope.schema import Tables
 
@@ -212,16 +212,13 @@ def _parts_of_sms(
         why = "not every CTA of its launches is known" if sms else "the number of SMs is not known"
         said.append(f"{kernel} #{variant}: idle-sms, tail, imbalance, between-ctas: {why}")
         return [], 1.0
-    beside = beside_bare_ones(tables, ctas)
-    bare = ctas[~beside]
+    bare = ctas[~beside_bare_ones(tables, ctas)]
     time = sm_time(bare, sms)
     every = time if len(bare) == len(ctas) else sm_time(ctas, sms)
     if time.whole == time.idle:
         return [], 1.0
-    # Of a launch, the SMs that are left: to those that are not, no bare CTA could go.
-    away = len(ctas.loc[beside, ["launch", "sm"]].drop_duplicates()) / ctas["launch"].nunique()
-    room = max_resident_ctas(tables.metadata, kernel, variant)
-    shape = shape_of(bare, sms - round(away), room)
+    away = round(sms_a_launch(ctas) - sms_a_launch(bare))  # these SMs had no place for a bare CTA
+    shape = shape_of(bare, sms - away, max_resident_ctas(tables.metadata, kernel, variant))
     imbalance = min(time.after, shape.imbalance_pct / 100 * time.whole)
     idle = every.idle / every.whole
     of_others = (1 - idle) / (time.whole - time.idle)

@@ -18,6 +18,7 @@ from profscope.analysis.spans.rows import (
     OfLaunches,
     begins_of_runs,
     grid_scales,
+    group_keys,
     group_numbers,
     not_samples,
 )
@@ -188,8 +189,7 @@ def verdict_of(tables: Tables, costs: pd.DataFrame, apart: pd.DataFrame) -> Verd
     number, configurations = group_numbers(launches)
     groups, count = OfLaunches(launches, number, -1), len(configurations)
     shorts, changes = _means(short, groups, count), _medians(clocks, groups, count)
-    names = zip(configurations["kernel"].tolist(), configurations["variant"].tolist(), strict=True)
-    for at, (kernel, variant) in enumerate(names):
+    for at, (kernel, variant) in enumerate(group_keys(configurations)):
         of_variant = launches.iloc[np.flatnonzero(number == at)]
         facts = Facts(
             launches=of_variant,

@@ -89,9 +89,9 @@ class ProgramLaunches:
         Raises OptionError if no launch, or none that matches, was seen.
         """
         if self._kept is not None:
-            configurations = len(self._configurations)
-            is_untimed = configurations > 1 and not any(each.times for each in self._configurations.values())
-            return replace(self._kept, untimed_of=configurations * is_untimed)
+            found = self._configurations.values()
+            is_known = len(found) == 1 or any(each.times for each in found)
+            return self._kept if is_known else replace(self._kept, untimed_of=len(found))
         if not self._names:
             raise OptionError("the program launched no Triton kernel that can be launched again")
         more = f" and {len(self._names) - _SHOWN} more" if len(self._names) > _SHOWN else ""

@@ -24,6 +24,7 @@ from profscope.analysis.spans.rows import (
     Floats,
     Ints,
     grid_scales,
+    group_keys,
     group_numbers,
     not_samples,
     own_times,
@@ -262,8 +263,7 @@ def kernel_analyses(
     sound, cold = (rows > 0) & lossless, launches["cold"].to_numpy(np.bool_)
     launches = launches.assign(begin=begin, rows=rows, scale=grid_scales(launches))
     number, configurations = group_numbers(launches)
-    names = zip(configurations["kernel"].tolist(), configurations["variant"].tolist(), strict=True)
-    for at, (kernel, variant) in enumerate(names):
+    for at, (kernel, variant) in enumerate(group_keys(configurations)):
         own = np.flatnonzero((number == at) & sound)
         if not len(own):
             yield SkippedKernel(kernel, variant, _why_none(tables, launches[number == at]))

@@ -46,12 +46,10 @@ def summary(tables: Tables) -> pd.DataFrame:
     number = every["rank"].nunique()
     common = common.assign(
         lag=common["start_ns"] - groups["start_ns"].transform("min"),
-        longest=groups["duration_ns"].transform("max"),
+        slowest=groups["duration_ns"].rank(method="max", ascending=False) == 1,  # of a tie none is first
         shared=groups["rank"].transform("nunique"),
     )
-    is_longest = common["duration_ns"] == common["longest"]
-    alike = is_longest.groupby([common[name] for name in ("kernel", "variant", "number")]).transform("sum")
-    common = common.assign(slowest=is_longest & (alike == 1))[common["shared"] == number]
+    common = common[common["shared"] == number]
     stated = {each["rank"]: each for each in tables.metadata.get("ranks") or []}
     rows = []
     for rank, launches in every.groupby("rank"):

@@ -11,7 +11,7 @@ from profscope.analysis.model.labels import Group
 from profscope.analysis.scopes.table import RowFilter
 from profscope.analysis.sources import SourceLines
 from profscope.analysis.spans.pieces import Numbers, numbers_by
-from profscope.analysis.spans.rows import GROUP_COLUMNS, SITE_COLUMNS, Ints, scales
+from profscope.analysis.spans.rows import SITE_COLUMNS, Ints, group_keys, scales
 from profscope.analysis.spans.summing import SummedSpans, summed_spans, sums_by
 from profscope.schema import Tables
 
@@ -144,7 +144,7 @@ def _of_spans(tables: Tables, unit: str, spans: SummedSpans | None) -> list[_Sco
         return {"count": weight, "total": duration[part].astype(np.int64) * weight}
 
     sums = sums_by(node, len(parent), spans.parts, values)
-    places, groups = _places(spans.rows), _groups(spans.rows)
+    places, groups = _places(spans.rows), group_keys(spans.rows)
     return [
         _Scope(groups[at], above, places[at], times, took)
         for at, above, times, took in zip(
@@ -155,10 +155,6 @@ def _of_spans(tables: Tables, unit: str, spans: SummedSpans | None) -> list[_Sco
             strict=True,
         )
     ]
-
-
-def _groups(table: pd.DataFrame) -> list[tuple[str, int, bool]]:
-    return list(zip(*(table[name].tolist() for name in GROUP_COLUMNS), strict=True))
 
 
 def _places(table: pd.DataFrame) -> list[tuple[str, str, str, int, str]]:

@@ -35,6 +35,7 @@ __all__ = [
     "longest_first",
     "recorded_counts",
     "shape_of",
+    "sms_a_launch",
 ]
 
 _COLUMNS = ["launch", "cta", "sm", "start_ns", "end_ns", "start_cycle", "cycles"]
@@ -128,12 +129,13 @@ def beside_bare_ones(tables: Tables, ctas: pd.DataFrame) -> pd.Series[bool]:
     on_sm = is_recorded.groupby([ctas["launch"], ctas["sm"]]).transform("any")
     beside = on_sm & ~on_sm.groupby(ctas["launch"]).transform("all")
     longest, longest_of_others = ctas["cycles"][beside & ~is_recorded].max(), ctas["cycles"][~beside].max()
-    of_others, of_all = (
-        len(each[["launch", "sm"]].drop_duplicates()) / ctas["launch"].nunique()
-        for each in (ctas[~beside], ctas)
-    )
-    are_few = of_others < min(_FEWEST_SMS, of_all / 2 + 1)
+    are_few = sms_a_launch(ctas[~beside]) < min(_FEWEST_SMS, sms_a_launch(ctas) / 2 + 1)
     return none if are_few or longest > _LONGER * longest_of_others else beside
+
+
+def sms_a_launch(ctas: pd.DataFrame) -> float:
+    """How many SMs run CTAs of a launch, the mean of those with some."""
+    return len(ctas[["launch", "sm"]].drop_duplicates()) / ctas["launch"].nunique()
 
 
 @asked_once

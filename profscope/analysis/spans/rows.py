@@ -27,6 +27,7 @@ __all__ = [
     "ended",
     "grid_ctas",
     "grid_scales",
+    "group_keys",
     "group_numbers",
     "launch_groups",
     "launch_scales",
@@ -165,6 +166,11 @@ def group_numbers(launches: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
         number, _ = pd.factorize(number * max(1, len(values)) + codes)
     _, first = np.unique(number, return_index=True)
     return number, key.iloc[first].reset_index(drop=True)
+
+
+def group_keys(groups: pd.DataFrame) -> list[tuple[str, int]]:
+    """Kernel and variant of each row of a table with GROUP_COLUMNS."""
+    return list(zip(*(groups[name].tolist() for name in GROUP_COLUMNS), strict=True))
 
 
 def self_times(df: pd.DataFrame, column: str) -> Ints:
